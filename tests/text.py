@@ -67,7 +67,7 @@ def main():
             faults += links(path, text)
             continue
         faults += openers(path, lines) + lengths_of_code(path, lines) + safety(path, lines) + test_files(path, text)
-        faults += printing(path, lines)
+        faults += printing(path, lines) + names_of_peers(path, lines)
         for name in re.findall(r"^\s*(?:pub(?:\([^)]*\))? )?(?:struct|enum|trait|union) (\w+)", text, re.M):
             types[name].add(path)
     for name, files in sorted(types.items()):
@@ -166,13 +166,28 @@ def test_files(path, text):
     return faults
 
 
-def printing(path, lines):
-    """Macros that panic when nobody reads any more, outside of tests."""
+def outside_of_tests(path, lines):
+    """The lines that are no tests."""
     if re.search(r"(?:^|/)(?:tests?|build\.rs|benches)(?:/|\.rs|$)|_tests?\.rs$|^crates/testing/", path):
         return []
     end = next((n for n, line in enumerate(lines) if line.startswith("#[cfg(test)]") and "mod " in "".join(lines[n:n + 2])), len(lines))
-    found = [n for n, line in enumerate(lines[:end], 1) if re.search(r"^[^/\"]*\be?print(?:ln)?!\(", line)]
+    return lines[:end]
+
+
+def printing(path, lines):
+    """Macros that panic when nobody reads any more."""
+    found = [n for n, line in enumerate(outside_of_tests(path, lines), 1) if re.search(r"^[^/\"]*\be?print(?:ln)?!\(", line)]
     return [f"{path}:{n}: write with `let _ = writeln!(io::stdout(), …)`: print macros panic when nobody reads" for n in found]
+
+
+def names_of_peers(path, lines):
+    """Numbers of peers in messages that call them ranks. To a simulated network and to a gateway the two are the same."""
+    if path.startswith(("crates/rail/src/sim.rs", "tools/gateway/")):
+        return []
+    text = "\n".join(outside_of_tests(path, lines))
+    found = re.finditer(r"\"[^\"\n]*\b(?:ranks?|process(?:es)?) \{\}[^\"\n]*\",[^;]*?\b(\w+)\.0\b(?!\.)", text)
+    lines = [(text.count("\n", 0, one.start()) + 1, one[1]) for one in found]
+    return [f"{path}:{n}: {peer}.0 is no rank: write its name (connect::PeerName)" for n, peer in lines]
 
 
 def links(path, text):

@@ -51,8 +51,8 @@ pub type Binding = [u8; 32];
 /// The sender of a hello.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caller {
-    /// Rank that it claims.
-    pub rank: PeerId,
+    /// The peer that it claims to be.
+    pub peer: PeerId,
     /// True if it encrypts everything after the hello.
     pub encrypts: bool,
     /// Four bytes for the acceptor, which the proofs cover.
@@ -213,7 +213,7 @@ pub(crate) fn check_hello(hello: &Hello, job: u64, own: PeerId) -> Result<Caller
         1 => true,
         _ => return Err(Refusal::Protocol),
     };
-    Ok(Caller { rank: caller, encrypts, generation, note })
+    Ok(Caller { peer: caller, encrypts, generation, note })
 }
 
 #[cfg(test)]
@@ -230,7 +230,7 @@ mod tests {
             let (a, b) = (side(0, 9, 1), side(1, 9, 1));
             let hello = a.hello(PeerId(1), encrypts, 3, [5; 32]);
             let note = [0; NOTE_LEN];
-            let caller = Caller { rank: PeerId(0), encrypts, generation: 3, note };
+            let caller = Caller { peer: PeerId(0), encrypts, generation: 3, note };
             assert_eq!(b.check_hello(&hello), Ok(caller));
             let answer = b.answer(&hello, &CLEAR, [6; 32]);
             assert_eq!(a.check_answer(&hello, &CLEAR, &answer), Ok(()));

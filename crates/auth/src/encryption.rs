@@ -5,15 +5,13 @@
 //! different settings. Changing the hello gains an attacker nothing: the dialling side keeps its choice, and proofs
 //! cover the hello.
 
-use std::cell::OnceCell;
 use std::fmt;
 use std::sync::Arc;
 
 use connect::Refusal;
 use wire::PeerId;
 
-use crate::credentials::{Caller, Credentials};
-use crate::identity::Identity;
+use crate::credentials::Caller;
 
 /// The links of a process that are encrypted.
 #[derive(Clone)]
@@ -22,7 +20,7 @@ pub enum Encryption {
     None,
     /// All.
     All,
-    /// Links to the ranks for which this returns true. It must be symmetric: both ranks must return the same of each
+    /// Links to the peers for which this returns true. It must be symmetric: both ends must return the same of each
     /// other.
     Some(Arc<dyn Fn(PeerId) -> bool + Send + Sync>),
 }
@@ -37,24 +35,13 @@ impl fmt::Debug for Encryption {
     }
 }
 
-/// The rule, and the keys derived from the secret when the first link is encrypted.
-pub struct EncryptionRule {
-    encryption: Encryption,
-    identity: OnceCell<Identity>,
-}
-
-impl EncryptionRule {
-    /// Makes the rule for these links.
-    pub fn new(encryption: Encryption) -> Self {
-        Self { encryption, identity: OnceCell::new() }
-    }
-
+impl Encryption {
     /// True if the link to `peer` is encrypted.
     pub fn covers(&self, peer: PeerId) -> bool {
-        match &self.encryption {
-            Encryption::None => false,
-            Encryption::All => true,
-            Encryption::Some(covers) => covers(peer),
+        match self {
+            Self::None => false,
+            Self::All => true,
+            Self::Some(covers) => covers(peer),
         }
     }
 
@@ -63,15 +50,10 @@ impl EncryptionRule {
     /// # Errors
     /// Returned when the caller breaks the rule.
     pub fn check(&self, caller: Caller) -> Result<(), Refusal> {
-        match (self.covers(caller.rank), caller.encrypts) {
+        match (self.covers(caller.peer), caller.encrypts) {
             (true, false) => Err(Refusal::Clear),
             (false, true) => Err(Refusal::Encrypted),
             (true, true) | (false, false) => Ok(()),
         }
-    }
-
-    /// Returns the identity of the job, made at the first call.
-    pub fn identity(&self, credentials: &Credentials) -> &Identity {
-        self.identity.get_or_init(|| Identity::of(&credentials.secret, credentials.job))
     }
 }

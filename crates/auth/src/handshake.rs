@@ -21,15 +21,16 @@ use connect::{
 use wire::PeerId;
 
 use crate::credentials::{
-    ANSWER_LEN, Answer, Binding, Caller, Credentials, HELLO_LEN, Hello, NOTE_LEN, Nonce, PROOF_LEN,
-    check_hello, hello,
+    ANSWER_LEN, Answer, Binding, Caller, HELLO_LEN, Hello, NOTE_LEN, Nonce, PROOF_LEN, check_hello,
+    hello,
 };
+use crate::keyring::Keyring;
 
 /// This process, as a party of handshakes.
 #[derive(Clone, Copy)]
 pub enum Own<'a> {
-    /// Both ends prove with message codes that they know the secret.
-    Codes(&'a Credentials),
+    /// Both ends prove with message codes that they know the key of their jobs.
+    Codes(&'a Keyring),
     /// The channel has proved both ends: TLS with the identity of the job.
     Channel {
         /// Number of the job.
@@ -84,9 +85,9 @@ pub enum Step {
     Proves([u8; PROOF_LEN]),
     /// The caller has said hello. Agree on keys if it encrypts, then go on with [`Handshake::handle_keys`].
     Introduced(Caller),
-    /// The caller belongs to the job. Decide with [`Links::judge`], and say the [`verdict`] or [`DECLINES`].
+    /// The caller is a peer. Decide with [`Links::judge`], and say the [`verdict`] or [`DECLINES`].
     Identified {
-        /// Rank of the caller.
+        /// The caller.
         peer: PeerId,
         /// Number of this opening, as the caller counts.
         generation: u32,
@@ -134,12 +135,13 @@ struct Called {
 impl Called {
     fn handle_answer(
         self,
-        own: &Credentials,
+        keys: &Keyring,
         binding: &Binding,
         answer: &Answer,
     ) -> Result<(Proved, [u8; PROOF_LEN]), Refusal> {
-        own.check_answer(&self.hello, binding, answer)?;
-        let proof = own.proof(&self.hello, binding, answer);
+        let shared = keys.with(self.asked.peer());
+        shared.check_answer(&self.hello, binding, answer)?;
+        let proof = shared.proof(&self.hello, binding, answer);
         Ok((Proved { asked: self.asked }, proof))
     }
 }
@@ -192,8 +194,8 @@ struct Introduced {
 }
 
 impl Introduced {
-    fn challenge(self, own: &Credentials, binding: &Binding, nonce: Nonce) -> (Challenged, Answer) {
-        let answer = own.answer(&self.hello, binding, nonce);
+    fn challenge(self, keys: &Keyring, binding: &Binding, nonce: Nonce) -> (Challenged, Answer) {
+        let answer = keys.with(self.caller.peer).answer(&self.hello, binding, nonce);
         (Challenged { introduced: self, answer }, answer)
     }
 
@@ -213,11 +215,12 @@ struct Challenged {
 impl Challenged {
     fn handle_proof(
         self,
-        own: &Credentials,
+        keys: &Keyring,
         binding: &Binding,
         proof: &[u8; PROOF_LEN],
     ) -> Result<Identified, Refusal> {
-        own.check_proof(&self.introduced.hello, binding, &self.answer, proof)?;
+        let Introduced { caller, hello } = self.introduced;
+        keys.with(caller.peer).check_proof(&hello, binding, &self.answer, proof)?;
         Ok(self.introduced.identify())
     }
 }
@@ -230,24 +233,26 @@ struct Identified {
 
 impl Identified {
     fn step(self) -> Step {
-        Step::Identified { peer: self.caller.rank, generation: self.caller.generation }
+        Step::Identified { peer: self.caller.peer, generation: self.caller.generation }
     }
 }
 
 impl Own<'_> {
     fn hello(&self, opening: &Opening) -> Hello {
-        let (job, caller) = match self {
-            Self::Codes(credentials) => (credentials.job, credentials.rank),
-            Self::Channel { job, rank, .. } => (*job, *rank),
-        };
         let Opening { asked, wanted, encrypts, note, nonce } = *opening;
-        let prefix = HelloPrefix { job, caller, wanted, generation: asked.generation() };
+        let generation = asked.generation();
+        let prefix = match *self {
+            Self::Codes(keys) => keys.prefix(wanted, generation),
+            Self::Channel { job, rank, .. } => {
+                HelloPrefix { job, caller: rank, wanted, generation }
+            }
+        };
         hello(&prefix, encrypts, note, nonce)
     }
 
     fn check(&self, hello: &Hello) -> Result<Caller, Refusal> {
         match self {
-            Self::Codes(credentials) => credentials.check_hello(hello),
+            Self::Codes(keys) => keys.check_hello(hello),
             Self::Channel { job, known_as, .. } => check_hello(hello, *job, *known_as),
         }
     }
@@ -350,8 +355,8 @@ impl Handshake {
         }
         let message = std::mem::take(&mut self.got);
         match (self.state, own) {
-            (HandshakeState::Called(state), Own::Codes(own)) => {
-                let (proved, proof) = state.handle_answer(own, &binding()?, whole(&message)?)?;
+            (HandshakeState::Called(state), Own::Codes(keys)) => {
+                let (proved, proof) = state.handle_answer(keys, &binding()?, whole(&message)?)?;
                 self.state = HandshakeState::Proved(proved);
                 Ok(Step::Proves(proof))
             }
@@ -366,8 +371,8 @@ impl Handshake {
                     Own::Channel { .. } => Ok(self.identify(introduced.identify())),
                 }
             }
-            (HandshakeState::Challenged(state), Own::Codes(own)) => {
-                let identified = state.handle_proof(own, &binding()?, whole(&message)?)?;
+            (HandshakeState::Challenged(state), Own::Codes(keys)) => {
+                let identified = state.handle_proof(keys, &binding()?, whole(&message)?)?;
                 Ok(self.identify(identified))
             }
             // Such states and messages do not exist.
@@ -389,14 +394,14 @@ impl Handshake {
     /// No keys were awaited.
     pub fn handle_keys(
         &mut self,
-        own: &Credentials,
+        keys: &Keyring,
         binding: &Binding,
         nonce: Nonce,
     ) -> Result<Answer, HandshakeEnd> {
         let HandshakeState::Introduced(state) = self.state else {
             return Err(Refusal::Protocol.into());
         };
-        let (challenged, answer) = state.challenge(own, binding, nonce);
+        let (challenged, answer) = state.challenge(keys, binding, nonce);
         self.state = HandshakeState::Challenged(challenged);
         Ok(answer)
     }

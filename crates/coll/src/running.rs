@@ -5,6 +5,7 @@ mod combining;
 mod early;
 mod in_shm_coll;
 
+use std::fmt;
 use std::ops::Deref;
 
 use engine::{Completion, Envelope, OpId, Outcome, Selector, SendMode};
@@ -301,7 +302,7 @@ impl<C: Deref<Target = Collective<T>>, T: Team> Running<C> {
             Outcome::PeerFailed => {
                 self.is_over = true;
                 worker.revoke_context(context, peer);
-                gone(&why_gone(peer, &worker.take_notices()))
+                gone(&why_gone(worker.peer_name(peer), &worker.take_notices()))
             }
             Outcome::Truncated { message_bytes } => unfit(source, message_bytes, expected),
             Outcome::Ok | Outcome::Cancelled | Outcome::Refused => unfit(source, bytes, expected),
@@ -327,7 +328,7 @@ impl<C: Deref<Target = Collective<T>>, T: Team> Running<C> {
         if std::mem::take(&mut self.watches) {
             worker.unwatch(&self.collective.slot().shm_coll);
         }
-        self.failure.get_or_insert_with(|| gone(&why_gone(failed, &[])));
+        self.failure.get_or_insert_with(|| gone(&why_gone(worker.peer_name(failed), &[])));
     }
 
     fn copy(&self, from: Span, to: Span) {
@@ -350,9 +351,9 @@ fn temporaries<T>(collective: &Collective<T>) -> Option<Vec<Region>> {
 const NOWHERE: usize = usize::MAX;
 
 /// The reason for a failed message to or from a peer: the notices of lost links, if any are left.
-fn why_gone(peer: PeerId, notices: &[String]) -> String {
+fn why_gone(peer: impl fmt::Display, notices: &[String]) -> String {
     match notices {
-        [] => format!("rank {} cannot be reached any more", peer.0),
+        [] => format!("{peer} cannot be reached any more"),
         notices => notices.join("; "),
     }
 }
@@ -369,7 +370,7 @@ mod tests {
             (&lost[..], "link to rank 3 lost: no link has opened again in time"),
             (&[], "rank 3 cannot be reached any more"),
         ] {
-            let failure = gone(&why_gone(PeerId(3), notices));
+            let failure = gone(&why_gone("rank 3", notices));
             assert_eq!(failure.fault, Fault::PeerGone);
             let text = format!("a peer is gone in the middle of a collective ({why})");
             assert_eq!(failure.message, text);

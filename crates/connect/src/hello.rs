@@ -1,17 +1,17 @@
 //! The beginning of each hello, over TCP and QUIC alike: version, job, both ranks, number of the opening.
 
-use wire::{PROTOCOL_VERSION, PeerId};
+use wire::{PROTOCOL_VERSION, PeerId, ProcessId};
 
 use crate::refusal::Refusal;
 
 /// First words of a process that opens a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HelloPrefix {
-    /// Number of the job.
+    /// Number of the sender's job.
     pub job: u64,
-    /// Rank of the sender.
+    /// Rank of the sender there.
     pub caller: PeerId,
-    /// Rank that the sender looks for.
+    /// Rank that the sender looks for, in the job of that process.
     pub wanted: PeerId,
     /// Number of this opening of the link, as the sender counts ([`Links`](crate::Links)).
     pub generation: u32,
@@ -30,6 +30,14 @@ impl HelloPrefix {
         bytes[20..24].copy_from_slice(&self.wanted.0.to_le_bytes());
         bytes[24..].copy_from_slice(&self.generation.to_le_bytes());
         bytes
+    }
+
+    /// The process that a prefix names as its sender, before any check.
+    pub fn process(bytes: &[u8; Self::LEN]) -> ProcessId {
+        let (job, rest) = bytes[VERSION_LEN..].split_at(8);
+        let job = job.iter().rev().fold(0, |job, byte| job << 8 | u64::from(*byte));
+        let rank = rest[..4].iter().rev().fold(0, |rank, byte| rank << 8 | u32::from(*byte));
+        ProcessId { job, rank }
     }
 
     /// Decodes the prefix of a hello to the process `own` of a job.
@@ -89,6 +97,7 @@ mod tests {
     #[test]
     fn a_hello_to_this_process_is_understood() {
         assert_eq!(HelloPrefix::check(&prefix().emit(), 9, PeerId(1)), Ok(prefix()));
+        assert_eq!(HelloPrefix::process(&prefix().emit()), ProcessId { job: 9, rank: 3 });
     }
 
     #[test]

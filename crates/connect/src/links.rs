@@ -16,6 +16,8 @@ use crate::dial::{Dialling, Due};
 #[derive(Debug)]
 pub struct Links<K> {
     own: PeerId,
+    /// Peers of other jobs: true if they count as lower than this process.
+    is_lower: FxHashMap<PeerId, bool>,
     /// Longest time for which a peer that was never connected is dialled, and for which one attempt lasts.
     connect_timeout: Duration,
     links: FxHashMap<PeerId, RailLink<K>>,
@@ -113,11 +115,17 @@ impl<K: Copy> Links<K> {
     pub fn new(own: PeerId, connect_timeout: Duration) -> Self {
         Self {
             own,
+            is_lower: FxHashMap::default(),
             connect_timeout,
             links: FxHashMap::default(),
             openings: FxHashMap::default(),
             dialled: 0,
         }
+    }
+
+    /// Adds a peer of another job. Both ends must agree on which of them counts as the lower rank.
+    pub fn add_peer(&mut self, peer: PeerId, is_lower: bool) {
+        self.is_lower.insert(peer, is_lower);
     }
 
     /// State of the link to a peer; `None` if it is neither dialled nor open.
@@ -255,10 +263,11 @@ impl<K: Copy> Links<K> {
         generation: u32,
         has_proved: impl FnOnce() -> bool,
     ) -> Verdict<K> {
+        let is_lower = self.is_lower.get(&caller).copied().unwrap_or(caller < self.own);
         let older = match self.links.get(&caller) {
             None => None,
             Some(RailLink::Open { key }) if generation > self.generation(caller) => Some(*key),
-            Some(RailLink::Dialling(_)) if caller < self.own || !has_proved() => None,
+            Some(RailLink::Dialling(_)) if is_lower || !has_proved() => None,
             Some(RailLink::Open { .. } | RailLink::Dialling(_)) => return Verdict::Declined,
         };
         let agreed = self.agree(caller, generation);
@@ -308,6 +317,21 @@ mod tests {
         match links.judge(peer, 1, || false) {
             Verdict::Accepted(agreed) => links.open(agreed, key),
             other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn crossing_connections_of_two_jobs_are_judged_alike_at_both_ends() {
+        for is_lower in [false, true] {
+            let (there, here) = (PeerId(9), PeerId(7));
+            let (mut one, mut other) = (links(), Links::<u64>::new(OWN, NOW.1));
+            one.add_peer(there, is_lower);
+            other.add_peer(here, !is_lower);
+            one.dial(there, vec![address()], NOW, 0);
+            other.dial(here, vec![address()], NOW, 0);
+            let is_accepted = |verdict| matches!(verdict, Verdict::Accepted(_));
+            assert_eq!(is_accepted(one.judge(there, 1, || true)), is_lower);
+            assert_eq!(is_accepted(other.judge(here, 1, || true)), !is_lower);
         }
     }
 

@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use wire::{PeerId, RailId};
+use wire::{PeerId, ProcessId, RailId};
 
 use crate::facts::{Candidate, PeerFacts};
 use crate::failback::{Failback, FailbackStep};
 use crate::fault::Fault;
+use crate::names::{PeerName, PeerNames};
 use crate::outage::{Outage, OutageStep, Patience};
 use crate::rails::{RailSet, RailTraits};
 use crate::search::{Purpose, Search};
@@ -19,6 +20,7 @@ pub struct Peers {
     rails: Vec<RailTraits>,
     patience: Patience,
     routes: Vec<Route>,
+    names: PeerNames,
     /// Peers that have lost a link, until another one works.
     outages: BTreeMap<PeerId, Outage>,
     /// Links that rails are reopening.
@@ -151,12 +153,26 @@ impl Peers {
             rails: Vec::new(),
             patience,
             routes: vec![Route::Closed; size],
+            names: PeerNames::of_job(size),
             outages: BTreeMap::new(),
             reopening: Vec::new(),
             failbacks: Vec::new(),
             actions: VecDeque::new(),
             has_told_next_rail: false,
         }
+    }
+
+    /// Adds a process of another job, as the next peer.
+    pub fn add_peer(&mut self, process: ProcessId) -> PeerId {
+        let peer = PeerId(self.routes.len() as u32);
+        self.routes.push(Route::Closed);
+        self.names.add(peer, process);
+        peer
+    }
+
+    /// The name of a peer in messages.
+    pub fn name(&self, peer: PeerId) -> PeerName {
+        self.names.name(peer)
     }
 
     /// Sets the rails, in the order of their numbers.
@@ -231,14 +247,14 @@ impl Peers {
 
     /// Asks the next rail and its team, or ends the search.
     fn advance_search(&mut self, peer: PeerId) {
-        let Self { rails, routes, actions, .. } = self;
+        let Self { rails, routes, names, actions, .. } = self;
         let Route::Searching(search) = &mut routes[peer.0 as usize] else { return };
         let asked = search.advance(|rail| rails[rail.0 as usize].team);
         if asked.is_empty() {
             if search.purpose == Purpose::Awaited {
                 return self.end_search(peer);
             }
-            let text = format!("rank {} cannot be reached: {}", peer.0, search.account());
+            let text = format!("{} cannot be reached: {}", names.name(peer), search.account());
             return self.fail_with(peer, Some(text));
         }
         actions.extend(asked.into_iter().map(|(rail, address)| Action::Connect {
@@ -316,7 +332,7 @@ impl Peers {
         let Some(Route::Searching(search)) = self.routes.get(peer.0 as usize) else { return };
         if let (false, Some((refusal, next))) = (self.has_told_next_rail, search.turn()) {
             let name = self.traits(next).name;
-            let text = format!("rank {}: {refusal}; {name} is tried", peer.0);
+            let text = format!("{}: {refusal}; {name} is tried", self.name(peer));
             self.actions.push_back(Action::Print(text));
             self.has_told_next_rail = true;
         }
@@ -420,7 +436,7 @@ impl Peers {
         if was_open && (is_down || !passes) {
             let rest = if is_down { "it is opened anew" } else { "others go on" };
             let reason = fault.text().unwrap_or("closed");
-            let text = format!("{name} to rank {} is gone, {rest}: {reason}", peer.0);
+            let text = format!("{name} to {} is gone, {rest}: {reason}", self.name(peer));
             self.actions.push_back(Action::Print(text));
         }
         if facts.may_reopen(peer, rail)
@@ -453,7 +469,7 @@ impl Peers {
         }
         if let Some(reason) = first {
             let name = self.traits(rail).name;
-            let text = format!("{name} to rank {} is refused: {reason}", peer.0);
+            let text = format!("{name} to {} is refused: {reason}", self.name(peer));
             self.actions.push_back(Action::Print(text));
         }
         let addresses = facts.addresses(peer);
@@ -489,13 +505,14 @@ impl Peers {
     /// frames.
     pub fn handle_takeover(&mut self, peer: PeerId, rail: RailId, facts: &impl PeerFacts) {
         let RailTraits { team, name, .. } = self.traits(rail);
-        let Self { reopening, rails, actions, .. } = self;
+        let Self { reopening, rails, names, actions, .. } = self;
         let is_other =
             |one: &mut Reopening| one.peer == peer && rails[one.rail.0 as usize].team != team;
         for Reopening { rail: other, .. } in reopening.extract_if(.., is_other) {
             if facts.may_reopen(peer, other) {
                 let other = rails[other.0 as usize].name;
-                let text = format!("{other} to rank {} is not back: {name} takes over", peer.0);
+                let to = names.name(peer);
+                let text = format!("{other} to {to} is not back: {name} takes over");
                 actions.push_back(Action::Print(text));
             }
             let reason = format!("{name} leads there");
@@ -505,15 +522,14 @@ impl Peers {
 
     /// Gives up a peer: no route leads to it any more.
     pub fn fail(&mut self, peer: PeerId, fault: &Fault) {
+        let name = self.name(peer);
         let text = match fault {
             Fault::Closed => None,
             Fault::Lost(text) | Fault::Silent(text, _) => {
-                Some(format!("link to rank {} lost: {text}", peer.0))
+                Some(format!("link to {name} lost: {text}"))
             }
-            Fault::Unreachable(text) => Some(format!("rank {} unreachable: {text}", peer.0)),
-            Fault::Misbehaved(text) => {
-                Some(format!("rank {} sent what no rank sends: {text}", peer.0))
-            }
+            Fault::Unreachable(text) => Some(format!("{name} unreachable: {text}")),
+            Fault::Misbehaved(text) => Some(format!("{name} sent what no rank sends: {text}")),
         };
         self.fail_with(peer, text);
     }
@@ -622,7 +638,7 @@ impl Peers {
     /// Closes the links of other teams because a preferred rail is up again.
     fn close_substitutes(&mut self, peer: PeerId, rail: RailId, rails: RailSet) {
         let name = self.traits(rail).name;
-        let text = format!("{name} to rank {} is back, and leads again", peer.0);
+        let text = format!("{name} to {} is back, and leads again", self.name(peer));
         self.actions.push_back(Action::Print(text));
         for other in rails.iter().filter(|other| !self.is_mate(*other, rail)).collect::<Vec<_>>() {
             let reason = format!("{name} leads there again");

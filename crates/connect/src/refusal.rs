@@ -19,8 +19,8 @@ pub enum Refusal {
     /// It belongs to another job.
     #[error("it belongs to another job, or looks for another rank")]
     Job,
-    /// It does not know the secret.
-    #[error("it does not know the job's secret")]
+    /// It does not know the secret of the job, or the key of the two jobs.
+    #[error("it does not know the secret that the two must share")]
     Secret,
     /// It was silent for too long.
     #[error("it did not finish the handshake in time")]

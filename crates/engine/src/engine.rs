@@ -209,7 +209,7 @@ pub struct Engine {
     choice: Choice,
     /// Rules that the strategy broke, and the messages still to be reported.
     broken: Vec<Discriminant<Invalid>>,
-    violations: VecDeque<String>,
+    violations: VecDeque<(PeerId, String)>,
     send_observer: Option<Box<dyn SendObserver>>,
     memory: ExposedMemory,
     handlers: Vec<Option<Box<dyn Handler>>>,
@@ -349,6 +349,12 @@ impl Engine {
     #[inline]
     fn peer(&mut self, peer: PeerId) -> &mut PeerState {
         self.peers[peer.0 as usize].get_or_insert_with(new_peer)
+    }
+
+    /// Adds a peer: the one after the last.
+    pub fn add_peer(&mut self) -> PeerId {
+        self.peers.push(None);
+        PeerId(self.peers.len() as u32 - 1)
     }
 
     /// True if the peer has failed or no path to it exists: nothing more arrives from it.

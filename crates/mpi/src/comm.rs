@@ -486,8 +486,8 @@ impl Comm {
     fn check_within(&self, group: &Group) -> Result<()> {
         let stranger = group.iter().find(|&peer| self.group().rank_of(peer).is_none());
         stranger.map_or(Ok(()), |stranger| {
-            let rank = self.process().job_rank(stranger);
-            let message = format!("process {rank} of the job is not in the communicator");
+            let name = self.process().peer_name(stranger);
+            let message = format!("{name} is not in the communicator");
             Err(Error::new(ErrorClass::Group, message))
         })
     }

@@ -109,8 +109,8 @@ impl Span<'_> {
 
     #[cold]
     fn gone(&self, failed: PeerId) -> Error {
-        let rank = self.process.job_rank(failed);
-        let message = format!("rank {rank} cannot be reached in an exchange of the library");
+        let peer = self.process.peer_name(failed);
+        let message = format!("{peer} cannot be reached in an exchange of the library");
         Error::new(ErrorClass::ProcAborted, message)
     }
 

@@ -87,8 +87,7 @@ impl Comm {
         let received = Span { process, vci, context, tag, group, rank }.broadcast(received)?;
         let (context, is_second, other) = parse(process, &received).ok_or_else(malformed)?;
         if let Some(common) = other.iter().find(|&peer| self.group().rank_of(peer).is_some()) {
-            let common = process.job_rank(common);
-            let message = format!("process {common} of the job is in both groups");
+            let message = format!("{} is in both groups", process.peer_name(common));
             return Err(Error::new(ErrorClass::Comm, message));
         }
         let local = self.group().clone();

@@ -9,14 +9,14 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use connect::PeerName;
 use lock::Uncancelled;
 use rail::Refusal;
-use wire::PeerId;
 
 /// The lines of one process.
 #[derive(Debug)]
 pub(crate) struct Journal {
-    rank: PeerId,
+    own: PeerName,
     /// Reasons that a line has reported, each with the number of refusals reported by none.
     untold: HashMap<Refusal, u64>,
     /// Origin of the latest of these refusals.
@@ -29,9 +29,9 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    pub fn new(rank: PeerId) -> Self {
+    pub fn new(own: PeerName) -> Self {
         let (untold, faults) = (HashMap::new(), Vec::new());
-        Self { rank, untold, origin: None, last: Instant::now(), faults, is_silent: false }
+        Self { own, untold, origin: None, last: Instant::now(), faults, is_silent: false }
     }
 
     /// Notes that a stranger was refused. Returns the line to print now, if any.
@@ -89,7 +89,7 @@ impl Journal {
         }
         let _uncancelled = Uncancelled::begin();
         for line in lines {
-            let _ = writeln!(std::io::stderr(), "canele: rank {}: {line}", self.rank.0);
+            let _ = writeln!(std::io::stderr(), "canele: {}: {line}", self.own);
         }
     }
 
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn repeated_refusals_are_reported_once_and_then_counted() {
-        let mut journal = Journal::new(PeerId(3));
+        let mut journal = Journal::new(PeerName::Rank(3));
         let start = Instant::now();
         let first = journal.note_refusal(start, from("10.0.0.9:1000"), Refusal::Closed);
         assert_eq!(
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn failure_is_reported_by_an_error_or_later_on_its_own() {
-        let mut journal = Journal::new(PeerId(0));
+        let mut journal = Journal::new(PeerName::Rank(0));
         let start = Instant::now();
         journal.note_fault(start, "link to rank 1 lost".into());
         assert!(journal.due(start).is_empty());

@@ -3,6 +3,7 @@
 mod coalescing;
 mod liveness;
 mod neighbours;
+mod peers;
 mod revoke;
 mod routes;
 
@@ -40,6 +41,9 @@ pub trait Directory: Send {
     /// # Errors
     /// One line that says why the peer's addresses are unavailable.
     fn addresses(&mut self, peer: PeerId) -> Result<Vec<(String, Vec<u8>)>, String>;
+
+    /// Learns what a process of another job tells of itself, in its own form.
+    fn add_peer(&mut self, _peer: PeerId, _card: Vec<u8>) {}
 
     /// Notes that a rail found no route to a peer, so that an equivalent rail may be preferred.
     fn note_unreachable(&mut self, _peer: PeerId, _rail: &str) {}
@@ -186,11 +190,13 @@ impl Worker {
         let mut rails: Vec<_> = rails.into_iter().map(polled).collect();
         let near = rails.iter_mut().position(|polled| polled.rail.neighbours().is_some());
         let tasks = Tasks::new(&mut engine);
+        let peers = Peers::new(size, Patience::default());
         let mut worker = Self {
             engine,
             rails,
             near,
-            peers: Peers::new(size, Patience::default()),
+            journal: Journal::new(peers.name(rank)),
+            peers,
             directory,
             frame: Frame::default(),
             coalescing: Vec::new(),
@@ -206,7 +212,6 @@ impl Worker {
             deferred: 0,
             began: Instant::now(),
             clock: Clock::new(),
-            journal: Journal::new(rank),
             tasks,
             copies: Copies::default(),
             locality: Locality::default(),
@@ -367,8 +372,8 @@ impl Worker {
         if self.has_loose_ends {
             self.look_at_ends();
         }
-        while let Some(refusal) = self.engine.poll_violation() {
-            self.journal.print(&[refusal]);
+        while let Some((peer, text)) = self.engine.poll_violation() {
+            self.journal.print(&[format!("{text}; to {} fifo goes on", self.peers.name(peer))]);
         }
         if self.journal.has_faults() {
             let due = self.journal.due(Instant::now());
@@ -466,11 +471,6 @@ impl Worker {
     #[cold]
     pub fn note_awaited_members(&mut self, context: u64, peers: Vec<PeerId>) {
         self.wait_report.members = Some((context, peers));
-    }
-
-    /// Peers to which no link leads at the moment, although one has.
-    pub fn peers_without_link(&self) -> Vec<PeerId> {
-        self.peers.without_link().collect()
     }
 
     /// Takes the completion of an operation that the caller waits for. If there is none, the current question waits
@@ -571,11 +571,6 @@ impl Worker {
         self.journal.print(&rest);
     }
 
-    /// Name of the rail that carries frames to `peer`, once a link is open.
-    pub fn rail_name(&self, peer: PeerId) -> Option<&'static str> {
-        Some(self.rails[self.peers.leading_rail(peer)?.0 as usize].name)
-    }
-
     pub(crate) fn descriptors(&self) -> Vec<std::os::fd::BorrowedFd<'_>> {
         self.rails.iter().flat_map(|polled| polled.rail.descriptors()).collect()
     }
@@ -654,13 +649,13 @@ impl Worker {
                 engine.handle_cost(peer, rail, cost);
             }
             Event::Up { peer, capabilities } => {
-                debug!(peer = peer.0, rail = name, "the link is open");
+                debug!(peer = %peers.name(peer), rail = name, "the link is open");
                 let Some(opened) = peers.handle_up(peer, rail) else {
                     has_actions = true;
                     return;
                 };
                 if opened.is_back && engine.may_reopen(peer, rail) {
-                    journal.print(&[format!("{name} to rank {} is back", peer.0)]);
+                    journal.print(&[format!("{name} to {} is back", peers.name(peer))]);
                 }
                 if opened.takes_over {
                     troubles.push((peer, Trouble::TakesOver));
@@ -674,7 +669,7 @@ impl Worker {
                 }
             }
             Event::Down { peer, fault } => {
-                debug!(peer = peer.0, rail = name, ?fault, "the link has ended");
+                debug!(peer = %peers.name(peer), rail = name, ?fault, "the link has ended");
                 troubles.push((peer, Trouble::Down(fault)));
             }
         });

@@ -4,6 +4,7 @@
 //! creates a ring and announces it in the peer's inbox. The peer attaches and creates its own ring in return. A
 //! process about to sleep says so in its inbox; a peer that writes afterwards rings the doorbell.
 
+mod attach;
 mod balance;
 mod cursors;
 mod inbox;
@@ -30,19 +31,19 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use auth::OtherJobs;
 use cost::{Cost, HostCost};
 use lock::Uncancelled;
-use memory::Region;
 use rail::{
     Affinities, Event, FRAME_MAX_OF_ALL, Fault, Neighbours, Post, Rail, RailError, ReadinessProbe,
     RemoteReader,
 };
-use wire::{Capabilities, FIRST_CREDIT_BYTES, Frame, Incoming, PeerId, RemoteRegion};
+use wire::{Capabilities, FIRST_CREDIT_BYTES, Frame, Incoming, PeerId, ProcessId};
 
 use crate::cursors::{Cursors, GONE};
 use crate::inbox::{
     ATTENTIVE_AT, CORE_AT, CORES_AT, COUNT_AT, INBOX_LEN, JOB_AT, OWN_ADDRESS_AT, PEERS_MAX,
-    SLOTS_AT, TOKEN_AT,
+    TOKEN_AT,
 };
 use crate::liveness::Liveness;
 use crate::migrate::Migrator;
@@ -50,7 +51,7 @@ use crate::node::Address;
 pub use crate::node::{machine_identity, node_identity};
 use crate::pool::{CHUNK_FRAME_MAX, LINE, Pool};
 use crate::process_memory::ProcessMemory;
-use crate::ring::{Arrival, Consumer, HEADER_AT, HEADER_LEN, Producer, SEGMENT_LEN};
+use crate::ring::{Arrival, Consumer, Producer};
 use crate::segment::{Segment, open_descriptor};
 use crate::shared::Shared;
 pub use crate::shared_memory::SharedMemory;
@@ -62,7 +63,7 @@ use crate::sleep::Fences;
 pub struct ShmConfig {
     /// Rank of this process.
     pub rank: PeerId,
-    /// Distinguishes this job from others of the same user.
+    /// Distinguishes this job from others of the same user: its number, and zeros.
     pub job: [u8; 16],
     /// Cost of operations on this machine.
     pub host: HostCost,
@@ -74,6 +75,7 @@ pub struct ShmRail {
     rank: PeerId,
     address: Address,
     job: [u8; 16],
+    other_jobs: OtherJobs,
     inbox: Segment,
     doorbell: File,
     /// Write end, which peers open through `/proc`.
@@ -87,7 +89,7 @@ pub struct ShmRail {
     /// Cost of shared memory on this machine, the same for all neighbours.
     cost: Cost,
     links: Vec<ShmLink>,
-    /// `by_peer[rank]` = index into `links`, plus one.
+    /// `by_peer[peer]` = index into `links`, plus one.
     by_peer: Vec<u32>,
     /// Doorbells of neighbours without a link.
     doorbells: HashMap<PeerId, File>,
@@ -113,6 +115,8 @@ struct ShmLink {
     doorbell: File,
     fences: Fences,
     remote_read: bool,
+    /// False until a process of another job has proved its key.
+    is_proved: bool,
     refused: bool,
     down: bool,
     /// Short frames received since the last post, or since the last check of the distance to the producer.
@@ -153,10 +157,13 @@ impl ShmRail {
             identity: node_identity(),
         };
         let host = config.host;
+        let (number, _) = config.job.split_at(8);
+        let job = number.iter().rev().fold(0, |job, byte| job << 8 | u64::from(*byte));
         Ok(Self {
             rank: config.rank,
             address,
             job: config.job,
+            other_jobs: OtherJobs::new(ProcessId { job, rank: config.rank.0 }),
             inbox,
             doorbell,
             _doorbell_write: doorbell_write,
@@ -189,118 +196,6 @@ impl ShmRail {
     fn link(&self, peer: PeerId) -> Option<usize> {
         let index = *self.by_peer.get(peer.0 as usize)?;
         (index as usize).checked_sub(1)
-    }
-
-    /// Attaches to a peer's inbox and announces a ring there.
-    fn attach(&mut self, peer: PeerId, address: &Address) -> Result<usize, RailError> {
-        let _uncancelled = Uncancelled::begin();
-        if address.identity != self.address.identity {
-            return Err(RailError::Unreachable("another node".into()));
-        }
-        let refused = |what: &'static str| {
-            move |error: io::Error| RailError::Unreachable(format!("{what}: {error}"))
-        };
-        let inbox = Segment::attach(address.pid, address.inbox, INBOX_LEN)
-            .map_err(refused("the peer's inbox"))?;
-        if inbox.slice(TOKEN_AT, 16) != address.token || inbox.slice(JOB_AT, 16) != self.job {
-            return Err(RailError::Unreachable("the peer's inbox is another's".into()));
-        }
-        let doorbell = open_descriptor(address.pid, address.doorbell)
-            .map_err(refused("the peer's doorbell"))?;
-        let mut segment = Segment::create(SEGMENT_LEN)
-            .map_err(|source| RailError::System { call: "shared memory for a ring", source })?;
-        segment.write(HEADER_AT, &self.ring_header());
-        let producer = Producer::new(segment);
-        let remote_read = can_remote_read(address, &inbox);
-        self.announce(&inbox, producer.segment())?;
-        let pid = address.pid;
-        let link = ShmLink {
-            peer,
-            pid,
-            producer,
-            liveness: Liveness::of(pid),
-            consumer: None,
-            fences: Fences::between(&self.inbox, &inbox),
-            inbox,
-            doorbell,
-            remote_read,
-            refused: false,
-            down: false,
-            streamed: 0,
-            rest: None,
-        };
-        self.links.push(link);
-        let index = self.links.len();
-        if self.by_peer.len() <= peer.0 as usize {
-            self.by_peer.resize(peer.0 as usize + 1, 0);
-        }
-        self.by_peer[peer.0 as usize] = index as u32;
-        self.events.push_back(ShmReport::Up(peer, Capabilities { remote_read, ..CAPABILITIES }));
-        self.links[index - 1].introduce();
-        Ok(index - 1)
-    }
-
-    /// Rank and address of this process, for the header of a ring.
-    fn ring_header(&self) -> Vec<u8> {
-        let address = self.address.emit();
-        let mut bytes = self.rank.0.to_le_bytes().to_vec();
-        bytes.extend((address.len() as u32).to_le_bytes());
-        bytes.extend(address);
-        debug_assert!(bytes.len() <= HEADER_LEN);
-        bytes
-    }
-
-    fn announce(&self, inbox: &Segment, ring: &Segment) -> Result<(), RailError> {
-        let slot = inbox.word32(COUNT_AT).fetch_add(1, Ordering::Relaxed);
-        if slot >= PEERS_MAX {
-            let text = format!("the peer has {PEERS_MAX} neighbours already");
-            return Err(RailError::Unreachable(text));
-        }
-        let entry = u64::from(self.address.pid as u32) << 32 | ring.descriptor() as u64;
-        inbox.word64(SLOTS_AT + 8 * slot as usize).store(entry, Ordering::Release);
-        Ok(())
-    }
-
-    /// Attaches to the rings that peers have announced since the last call.
-    #[inline]
-    fn attach_announced(&mut self) -> bool {
-        let count = self.inbox.word32(COUNT_AT).load(Ordering::Acquire).min(PEERS_MAX);
-        let mut moved = false;
-        while self.announced < count {
-            let slot = self.inbox.word64(SLOTS_AT + 8 * self.announced as usize);
-            let entry = slot.load(Ordering::Acquire);
-            if entry == 0 {
-                break;
-            }
-            self.announced += 1;
-            moved = true;
-            // A ring that cannot be attached belongs to a peer that has ended.
-            let _ = self.receive_ring((entry >> 32) as i32, entry as i32);
-        }
-        if moved && let Some(cursors) = &self.cursors {
-            cursors.note_announced(self.announced);
-        }
-        moved
-    }
-
-    #[cold]
-    fn receive_ring(&mut self, pid: i32, fd: i32) -> Result<(), RailError> {
-        let unreachable = |error: io::Error| RailError::Unreachable(error.to_string());
-        let segment = Segment::attach(pid, fd, SEGMENT_LEN).map_err(unreachable)?;
-        let header = segment.slice(HEADER_AT, HEADER_LEN);
-        let malformed = || RailError::Unreachable("a ring without introduction".into());
-        let (peer, address) = parse_ring_header(header).ok_or_else(malformed)?;
-        let index = match self.link(peer) {
-            Some(index) => index,
-            None => self.attach(peer, &address)?,
-        };
-        let mut consumer = Consumer::new(segment, pid);
-        if let Some(cursors) = &self.cursors {
-            let at = Arc::clone(consumer.publish_cursor());
-            cursors.add(consumer.segment(), &at);
-        }
-        self.links[index].consumer = Some(consumer);
-        Ok(())
     }
 
     /// Wakes the peer if it sleeps.
@@ -417,7 +312,9 @@ impl ShmRail {
         }
         for (index, link) in self.links.iter_mut().enumerate().filter(|(_, link)| !link.down) {
             let consumer = link.consumer.as_ref();
-            let fault = if consumer.is_some_and(Consumer::is_broken) {
+            let fault = if !link.is_proved && link.producer.is_refused() {
+                Fault::Unreachable(REFUSED.into())
+            } else if consumer.is_some_and(Consumer::is_broken) {
                 Fault::Lost(format!("process {} ended with a message under way", link.pid))
             } else if consumer.is_some_and(Consumer::is_closed) {
                 Fault::Closed
@@ -510,12 +407,17 @@ impl Rail for ShmRail {
     }
 
     fn connect(&mut self, peer: PeerId, address: &[u8]) -> Result<(), RailError> {
-        if self.link(peer).is_some() {
+        if self.usable_link(peer).is_some() {
             return Ok(());
         }
         let malformed = || RailError::Unreachable("a malformed address".into());
         let address = Address::parse(address).ok_or_else(malformed)?;
-        self.attach(peer, &address).map(drop)
+        let is_proved = self.other_jobs.process(peer).is_none();
+        self.attach(peer, &address, is_proved).map(drop)
+    }
+
+    fn add_peer(&mut self, peer: PeerId, process: ProcessId, key: &[u8; 32]) {
+        self.other_jobs.add(peer, process, key);
     }
 
     fn disconnect(&mut self, peer: PeerId) {
@@ -695,27 +597,6 @@ impl Drop for ShmRail {
     }
 }
 
-fn parse_ring_header(header: &[u8]) -> Option<(PeerId, Address)> {
-    let (rank, rest) = header.split_first_chunk::<4>()?;
-    let (len, rest) = rest.split_first_chunk::<4>()?;
-    let address = Address::parse(rest.get(..u32::from_le_bytes(*len) as usize)?)?;
-    let rank = u32::from_le_bytes(*rank);
-    (rank < RANKS_MAX).then_some((PeerId(rank), address))
-}
-
-/// True if the kernel lets this process read the peer's memory. The test reads the token of the peer's inbox, at the
-/// address that the peer has published there.
-fn can_remote_read(address: &Address, inbox: &Segment) -> bool {
-    let remote = inbox.word64(OWN_ADDRESS_AT).load(Ordering::Acquire);
-    if remote == 0 {
-        return false;
-    }
-    let target = Region::owned(16);
-    let remote = RemoteRegion { address: remote, len: 16 };
-    let read = process_memory::copy_from_process(address.pid, remote, 0, &target);
-    read.is_ok() && target.to_vec() == address.token
-}
-
 fn ring(doorbell: &File) {
     // A full pipe has woken the peer already. The write cannot raise `SIGPIPE`: this process has opened both ends.
     let _ = rustix::io::write(doorbell, &[1]);
@@ -737,8 +618,8 @@ const NO_CORE: u32 = u32::MAX;
 /// Value of a process that has not published its affinity: the initial value of a segment.
 const NOT_TOLD: u64 = 0;
 
-/// Maximum rank, so that a malformed ring header cannot request much memory.
-const RANKS_MAX: u32 = 1 << 22;
+/// Reason why a process of another job has not taken a ring.
+const REFUSED: &str = "it has not been told of this process, or of another key";
 
 /// Interval of liveness checks.
 const LOOK_EVERY: Duration = Duration::from_millis(100);

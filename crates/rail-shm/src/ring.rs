@@ -184,7 +184,12 @@ impl<S: Shared> Producer<S> {
 
     /// Marks the ring as closed by its producer.
     pub fn close(&self) {
-        self.segment.word32(CLOSED_AT).store(1, Ordering::Release);
+        self.segment.word32(CLOSED_AT).store(CLOSED, Ordering::Release);
+    }
+
+    /// True if the process for which the ring was made does not take it.
+    pub fn is_refused(&self) -> bool {
+        self.segment.word32(CLOSED_AT).load(Ordering::Acquire) == REFUSED
     }
 
     #[inline]
@@ -400,6 +405,11 @@ impl<S: Shared> Consumer<S> {
         self.segment.word32(CLOSED_AT).load(Ordering::Acquire) != 0
     }
 
+    /// Refuses a ring that somebody else has announced.
+    pub fn refuse(&self) {
+        self.segment.word32(CLOSED_AT).store(REFUSED, Ordering::Release);
+    }
+
     #[inline]
     fn release(&mut self, span: u64) {
         self.consumed += span;
@@ -482,6 +492,9 @@ pub(crate) const HEADER_AT: usize = 0;
 /// Room for those bytes.
 pub(crate) const HEADER_LEN: usize = 256;
 const CLOSED_AT: usize = 320;
+/// Values there.
+const CLOSED: u32 = 1;
+const REFUSED: u32 = 2;
 /// On the line of `CLOSED_AT`: seldom written, often read.
 const WANTED_AT: usize = 324;
 const POOL_AT: usize = 328;

@@ -127,14 +127,14 @@ impl TcpRail {
         said: Option<&[PathCost]>,
     ) {
         let now = self.clock.now();
-        let Self { path_costs, links, routes, credentials, .. } = self;
+        let Self { path_costs, links, routes, keys, .. } = self;
         path_costs.handle_answer(gateway, about, said, now);
         for (peer, dialling) in links.all_dialling() {
             let Some((routes, _)) = routes.get(&peer) else { continue };
             let (gateways, others) = routes.questions();
             if others == about {
                 let is_said = !gateways.iter().any(|one| path_costs.is_asked(*one, about));
-                dialling.arrange(&routes.order(path_costs, (credentials.rank, peer)), is_said, now);
+                dialling.arrange(&routes.order(path_costs, (keys.own().rank, peer)), is_said, now);
             }
         }
     }
@@ -202,7 +202,7 @@ impl TcpRail {
                 // If the connection has just been established, the hello tells the other end whose it was. Otherwise
                 // it learns nothing, and need not.
                 let encrypts = self.encryption.covers(peer);
-                let _ = one.say(&self.credentials.hello(peer, encrypts, 0, nonce));
+                let _ = one.say(&self.keys.hello(peer, encrypts, 0, nonce));
             }
         }
     }
@@ -325,7 +325,7 @@ impl TcpRail {
     fn request(&self, peer: PeerId, address: SocketAddr) -> Option<Request> {
         let (routes, listeners) = self.routes.get(&peer)?;
         let is_gateway = routes.gateways().any(|gateway| gateway == address);
-        let known = (&self.path_costs, self.credentials.rank);
+        let known = (&self.path_costs, self.keys.own().rank);
         is_gateway.then(|| routes.request(peer, address, listeners, known))
     }
 

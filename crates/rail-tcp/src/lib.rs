@@ -31,7 +31,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use auth::{Credentials, Encryption, EncryptionRule, Secret};
+use auth::{Credentials, Encryption, Keyring, Secret};
 use connect::{Links, RailLink};
 use cost::{CostStore, NoStore};
 use lock::Uncancelled;
@@ -45,7 +45,7 @@ use rail::{
 use relay::{PathCosts, Routes};
 use rustc_hash::{FxHashMap, FxHashSet};
 use rustix::event::epoll;
-use wire::{Capabilities, FIRST_CREDIT_BYTES, Frame, PeerId};
+use wire::{Capabilities, FIRST_CREDIT_BYTES, Frame, PeerId, ProcessId};
 
 use crate::handshake::PendingConnection;
 use crate::hot_socket::HotSocket;
@@ -92,8 +92,8 @@ impl TcpConfig {
 
 /// The TCP rail of one process.
 pub struct TcpRail {
-    credentials: Credentials,
-    encryption: EncryptionRule,
+    keys: Keyring,
+    encryption: Encryption,
     congestion: Congestion,
     knowledge: Knowledge,
     /// Network that the rail serves; all if absent.
@@ -219,8 +219,8 @@ impl TcpRail {
         let TcpConfig { rank, job, secret, connect_timeout, encryption, congestion, costs, .. } =
             config;
         Ok(Self {
-            credentials: Credentials { rank, job, secret },
-            encryption: EncryptionRule::new(encryption),
+            keys: Keyring::new(Credentials { rank, job, secret }),
+            encryption,
             congestion,
             knowledge: Knowledge::new(
                 costs,
@@ -406,7 +406,7 @@ impl Rail for TcpRail {
         if !routes.direct {
             candidates.clear();
         }
-        candidates.extend(routes.order(&self.path_costs, (self.credentials.rank, peer)));
+        candidates.extend(routes.order(&self.path_costs, (self.keys.own().rank, peer)));
         if candidates.is_empty() {
             return Err(RailError::Unreachable(match &self.network {
                 Some(network) => format!("none of its addresses is on the network of {network}"),
@@ -425,6 +425,11 @@ impl Rail for TcpRail {
         self.routes.insert(peer, (routes, listeners));
         self.dial(now);
         Ok(())
+    }
+
+    fn add_peer(&mut self, peer: PeerId, process: ProcessId, key: &[u8; 32]) {
+        self.links.add_peer(peer, process < self.keys.process());
+        self.keys.add(peer, process, key);
     }
 
     fn disconnect(&mut self, peer: PeerId) {

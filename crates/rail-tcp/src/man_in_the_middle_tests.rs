@@ -206,7 +206,7 @@ fn recorded_bytes_cannot_be_replayed() {
     pair.connect(man_in_the_middle(pair.target(), attack));
     pair.flows();
     let bytes: Vec<u8> = recorded.try_iter().flatten().collect();
-    let rank = pair.rails[0].credentials.rank;
+    let rank = pair.rails[0].keys.own().rank;
     pair.rails[1].disconnect(rank);
     pair.until(|pair| pair.down.iter().any(|(rank, _)| *rank == 0));
     let received = pair.received[1];
@@ -275,7 +275,7 @@ fn connections_cannot_be_spliced() {
         for dialler in [&mut rails[0], &mut third] {
             let mut up = dialler.links.open_key(PeerId(1)).is_some();
             dialler.poll(&mut |event| up &= !matches!(event, Event::Down { .. }));
-            let next = &mut pair.sent[usize::from(dialler.credentials.rank.0 == 2)];
+            let next = &mut pair.sent[usize::from(dialler.keys.own().rank.0 == 2)];
             if up && dialler.post(PeerId(1), &frame(*next)) != Post::Full {
                 *next += 1;
             }
@@ -364,7 +364,7 @@ fn a_dialler_with_another_secret_gives_up_with_one_line() {
         pair.until(|pair| !pair.down.is_empty());
         let [(0, Fault::Unreachable(text))] = &pair.down[..] else { panic!("{:?}", pair.down) };
         assert!(text.contains("no process of this job"), "{text}");
-        assert!(text.contains("does not know the job's secret"), "{text}");
+        assert!(text.contains("does not know the secret that the two must share"), "{text}");
         assert!(pair.refused.len() <= 4, "{:?}", pair.refused);
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use connect::{Fault, Refusal};
 use cost::Cost;
 use memory::Region;
-use wire::{Capabilities, Frame, FrameToken, Incoming, PeerId, RemoteRegion};
+use wire::{Capabilities, Frame, FrameToken, Incoming, PeerId, ProcessId, RemoteRegion};
 
 use crate::readiness_probe::ReadinessProbe;
 
@@ -39,6 +39,11 @@ pub trait Rail: Send {
     /// This rail cannot reach the peer (another node, a malformed address). `progress` then tries the
     /// next rail.
     fn connect(&mut self, peer: PeerId, address: &[u8]) -> Result<(), RailError>;
+
+    /// Adds a process of another job under the number `peer`. Both processes have to prove that they know `key` before
+    /// a link between them opens. A rail that leads to no other job takes no notice, and reports that it does not reach
+    /// the peer.
+    fn add_peer(&mut self, _peer: PeerId, _process: ProcessId, _key: &[u8; 32]) {}
 
     /// Closes the link to `peer` at once, because the peer violated the protocol. The rail reports no
     /// further event of that link, not even [`Event::Down`].

@@ -16,14 +16,14 @@ use wire::PeerId;
 use crate::context::{self, Members};
 use crate::modex::{Modex, QuicFirst};
 
-/// Publishes the business card of this process: the addresses of some rails, and its locality.
+/// Publishes the business card of this process, and returns it: the addresses of some rails, and its locality.
 pub(super) fn publish_card(
     job: &Job,
     name: &str,
     rails: &[Box<dyn Rail>],
     locality: &Locality,
     gateways: &Gateways,
-) -> Result<(), String> {
+) -> Result<Vec<u8>, String> {
     let mut card = Vec::new();
     for rail in rails {
         append(&mut card, rail.name().as_bytes());
@@ -33,7 +33,8 @@ pub(super) fn publish_card(
     append(&mut card, &locality.emit());
     append(&mut card, GATEWAYS.as_bytes());
     append(&mut card, &gateways.publish());
-    job.publish(name, &card).map_err(|error| error.to_string())
+    job.publish(name, &card).map_err(|error| error.to_string())?;
+    Ok(card)
 }
 
 /// Returns the addresses of a business card in the order in which both processes try them; `own` is this process's
@@ -95,7 +96,7 @@ pub(super) struct Cards {
     card: String,
     own: Vec<(String, Vec<u8>)>,
     /// Cards of peers, fetched once: the launcher may be busy with the end of the job when a link has to be opened
-    /// again.
+    /// again. Those of other jobs are there from the start.
     known: HashMap<PeerId, Vec<u8>>,
     networks: TcpNetworks,
     gateways: Gateways,
@@ -129,6 +130,11 @@ impl Cards {
             members,
         }
     }
+
+    /// The rank of a peer of the own job.
+    fn rank_of(&self, peer: PeerId) -> Option<u32> {
+        (peer.0 < self.job.size()).then_some(peer.0)
+    }
 }
 
 impl Directory for Cards {
@@ -136,26 +142,33 @@ impl Directory for Cards {
         if peer.0 == self.job.rank() {
             return Ok(self.own.clone());
         }
-        let card = match self.known.entry(peer) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(place) => {
-                let card = self.job.fetch(peer.0, &self.card).map_err(|error| error.to_string())?;
+        let rank = self.rank_of(peer);
+        let card = match (self.known.entry(peer), rank) {
+            (Entry::Occupied(known), _) => known.into_mut(),
+            (Entry::Vacant(place), Some(rank)) => {
+                let card = self.job.fetch(rank, &self.card).map_err(|error| error.to_string())?;
                 place.insert(card)
             }
+            (Entry::Vacant(_), None) => return Err("it is in no job that this one knows".into()),
         };
-        let nonsense = || format!("process {} published nonsense", peer.0);
+        let nonsense = || "its business card is nonsense".to_owned();
         let mut addresses = parse_card(card).ok_or_else(nonsense)?;
         let far = addresses.extract_if(.., |(name, _)| name == GATEWAYS).next();
         let (_, far) = far.ok_or_else(nonsense)?;
         let mut paired = self.networks.pair(addresses);
+        let Some(rank) = rank else {
+            // Over QUIC the key of a job comes before the caller's name, and gateways serve one job each.
+            paired.retain(|(name, _)| name != "quic");
+            return Gateways::default().lead(paired, &[]).ok_or_else(nonsense);
+        };
         let own = self.job.rank();
-        if self.sites.site(own) == self.sites.site(peer.0) {
+        if self.sites.site(own) == self.sites.site(rank) {
             if settings::RAILS.given().is_none() {
                 paired.retain(|(name, _)| name != "quic");
             }
             return Gateways::default().lead(paired, &[]).ok_or_else(nonsense);
         }
-        let (here, site) = (self.sites.site(own), self.sites.site(peer.0));
+        let (here, site) = (self.sites.site(own), self.sites.site(rank));
         let is_quic_first = self.quic_first.contains(&(here.min(site), here.max(site)));
         agree(&self.own, &mut paired, is_quic_first);
         paired
@@ -163,15 +176,20 @@ impl Directory for Cards {
         self.gateways.lead(paired, &far).ok_or_else(nonsense)
     }
 
+    fn add_peer(&mut self, peer: PeerId, card: Vec<u8>) {
+        self.known.insert(peer, card);
+    }
+
     fn note_unreachable(&mut self, peer: PeerId, rail: &str) {
-        let bar = (self.sites.site(peer.0), rail.to_owned());
+        let Some(rank) = self.rank_of(peer) else { return };
+        let bar = (self.sites.site(rank), rail.to_owned());
         if !self.barred.contains(&bar) {
             self.barred.push(bar);
         }
     }
 
     fn has_ended(&mut self, peer: PeerId) -> bool {
-        self.job.has_ended(peer.0)
+        self.rank_of(peer).is_some_and(|rank| self.job.has_ended(rank))
     }
 
     fn expects_soon(&self, context: u64) -> bool {
@@ -190,6 +208,11 @@ impl Directory for Cards {
 fn append(to: &mut Vec<u8>, bytes: &[u8]) {
     to.extend((bytes.len() as u16).to_le_bytes());
     to.extend(bytes);
+}
+
+/// True if the bytes are a business card.
+pub(super) fn is_card(bytes: &[u8]) -> bool {
+    parse_card(bytes).is_some_and(|entries| entries.iter().any(|(name, _)| name == GATEWAYS))
 }
 
 fn parse_card(mut card: &[u8]) -> Option<Vec<(String, Vec<u8>)>> {

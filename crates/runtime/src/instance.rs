@@ -1,13 +1,15 @@
 //! An instance of the runtime: this process in its job, from joining it to leaving it.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use boot::Job;
+use boot::{Job, Secret};
+use connect::PeerName;
 use cost::CostStore;
 use progress::{CallFinder, Policy, Progress, Worker};
 use rail_shm::node_identity;
@@ -15,9 +17,10 @@ use relay::Gateways;
 use topo::StoredCosts;
 use topo::sites::{Locality, SiteMap};
 use tracing::{debug, info};
-use wire::PeerId;
+use wire::{PeerId, ProcessId};
 
 use crate::cards::{CARD, gateways, locality, locality_of, publish_card};
+use crate::contact::Contact;
 use crate::context::{self, Members, NameContext};
 use crate::error::{Error, Result};
 use crate::modex::{self, Modex};
@@ -46,6 +49,9 @@ pub struct Instance {
     later_vcis: Vec<Arc<Progress>>,
     node_identity: Vec<u8>,
     modex: Modex,
+    contact: Contact,
+    /// Peers of other jobs.
+    others: Mutex<BTreeMap<ProcessId, PeerId>>,
     members: Arc<OnceLock<Members>>,
     name_context: OnceLock<NameContext>,
     next_context: AtomicU32,
@@ -82,7 +88,8 @@ impl Instance {
         }
         let locality = locality(&opened.networks)?;
         let gateways = gateways()?;
-        publish_card(&job, CARD, &opened.rails, &locality, &gateways)?;
+        let card = publish_card(&job, CARD, &opened.rails, &locality, &gateways)?;
+        let contact = Contact::new(ProcessId { job: job.id(), rank: job.rank() }, card);
         modex::publish_own(&job, &locality, &host, own_vcis)?;
         job.fence().map_err(text)?;
         let modex = modex::exchange(&job, &locality, own_vcis, |rank| locality_of(&job, rank))?;
@@ -124,12 +131,15 @@ impl Instance {
         let node_identity = node_identity();
         let next_context = AtomicU32::new(context::FIRST_DRAWN);
         let name_context = OnceLock::new();
+        let others = Mutex::default();
         Ok(Self {
             job,
             progress,
             later_vcis,
             node_identity,
             modex,
+            contact,
+            others,
             members,
             name_context,
             next_context,
@@ -175,7 +185,9 @@ impl Instance {
                 vci.wait_for(FINALIZE_PATIENCE, quiet);
             }
         }
-        let first_failed = |worker: &mut Worker| worker.engine.first_failed();
+        // Other jobs may have ended, as they should.
+        let of_job = |peer: &PeerId| peer.0 < self.size();
+        let first_failed = |worker: &mut Worker| worker.engine.first_failed().filter(of_job);
         match self.all().any(|vci| vci.look(first_failed).is_some()) {
             true => self.meet_survivors(),
             false => self.job.fence(),
@@ -245,22 +257,53 @@ impl Instance {
         (0..self.size()).map(PeerId)
     }
 
+    /// The means by which a process of another job reaches this one, besides a key.
+    pub fn contact(&self) -> &Contact {
+        &self.contact
+    }
+
+    /// Adds a process of another job as a peer, or returns it if it is known. Each of the two processes adds the other,
+    /// and proves the same `key` before a link opens. The first message opens it. All messages take the first VCI.
+    ///
+    /// # Errors
+    /// This process has no rails to others, because it is alone in its job.
+    pub fn add_peer(&self, contact: &Contact, key: &Secret) -> Result<PeerId> {
+        let process = contact.process();
+        if process.job == self.job.id() {
+            let missing = || Error(format!("{process} does not exist"));
+            return self.peer(process.rank).ok_or_else(missing);
+        }
+        if self.size() == 1 {
+            let text = "a process alone in its job has no rails to processes of other jobs";
+            return Err(Error(text.into()));
+        }
+        let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
+        let add =
+            || self.progress.look(|it| it.add_peer(process, key.expose(), contact.card().to_vec()));
+        Ok(*others.entry(process).or_insert_with(add))
+    }
+
     /// This process as a peer.
     pub fn own_peer(&self) -> PeerId {
         PeerId(self.rank())
     }
 
-    /// The rank in the job of a peer.
+    /// The rank of a peer of the job.
     pub fn job_rank(&self, peer: PeerId) -> u32 {
         peer.0
     }
 
-    /// The node of a peer.
+    /// The name of a peer in messages.
+    pub fn peer_name(&self, peer: PeerId) -> PeerName {
+        self.progress.look(|worker| worker.peer_name(peer))
+    }
+
+    /// The node of a peer of the job.
     pub fn node(&self, peer: PeerId) -> u32 {
         self.modex.sites.node(self.job_rank(peer))
     }
 
-    /// The site of a peer.
+    /// The site of a peer of the job.
     pub fn site(&self, peer: PeerId) -> u32 {
         self.modex.sites.site(self.job_rank(peer))
     }

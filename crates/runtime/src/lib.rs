@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod cards;
+mod contact;
 pub mod context;
 mod error;
 mod instance;
@@ -18,6 +19,7 @@ pub mod strategy;
 mod traced;
 mod vci;
 
+pub use contact::Contact;
 pub use error::{Error, Result};
 pub use instance::{Instance, Needs};
 pub use rails::wanted_rails;

@@ -66,7 +66,7 @@ impl Opened {
         if let Some(recorder) = Recorder::of_process()? {
             // The card of a further VCI ends in its number.
             let vci = card.trim_start_matches(CARD);
-            (rails, strategy) = traced(rails, strategy, vci, recorder);
+            (rails, strategy) = traced(rails, strategy, (vci, job.size()), recorder);
         }
         let number = |setting: &settings::Setting| setting.number().map_err(|it| it.to_string());
         let budget_bytes = number(&settings::UNMATCHED_BYTES)? as usize / modex.vcis;

@@ -111,7 +111,8 @@ impl SendObserver for Counter {
 
 impl TrafficRecord {
     fn count(&mut self, to: u32, kind: TrafficKind, bytes: u64) {
-        if to == self.rank || self.level == 0 {
+        // Peers of other jobs have no rank in this one.
+        if to == self.rank || to >= self.size || self.level == 0 {
             return;
         }
         let sent = self.sent.entry((self.level, kind, to)).or_default();
@@ -156,6 +157,7 @@ mod tests {
             (3, 65, 7),
             (3, 66, 7),
             (0, 1 << 63 | 5, 1),
+            (4, 0, 1),
         ] {
             let kind = record.kind(context);
             record.count(to, kind, bytes);

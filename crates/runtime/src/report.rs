@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use boot::{RankReport, RankWait};
+use connect::PeerName;
 use engine::{PendingOp, Selector};
 use progress::{AwaitedThing, Worker};
 use tracing::debug;
@@ -45,16 +46,22 @@ fn report(instance: &Instance) -> RankReport {
     for vci in instance.all() {
         for waiting in vci.waiting_threads(PATIENCE) {
             let (call, place) = waiting.call.unwrap_or_default();
+            let name = |peer| instance.peer_name(peer);
             let things: Vec<Thing> =
-                waiting.awaited.iter().map(|thing| Thing::of(thing, instance)).collect();
+                waiting.awaited.iter().map(|thing| Thing::of(thing, instance, &name)).collect();
+            let is_any = waiting.is_any || things.iter().any(|thing| thing.is_any);
             let texts: Vec<&str> = things.iter().map(|thing| thing.text.as_str()).collect();
             report.waits.push(RankWait {
                 call,
                 place,
                 quiet_ms: waiting.quiet.as_millis() as u64,
                 what: texts.join(if waiting.is_any { " or " } else { " and " }),
-                is_any: waiting.is_any || things.iter().any(|thing| thing.is_any),
-                ranks: things.into_iter().flat_map(|thing| thing.ranks).collect(),
+                is_any,
+                ranks: ranks(
+                    things.into_iter().flat_map(|thing| thing.peers),
+                    is_any,
+                    instance.size(),
+                ),
             });
         }
         report.notes.extend(vci.look(|worker| notes(worker, instance)));
@@ -62,25 +69,36 @@ fn report(instance: &Instance) -> RankReport {
     report
 }
 
+/// Returns the awaited ranks of this job of `size` processes. If any of the peers suffices and one is of another job, no
+/// rank here can be blamed.
+fn ranks(peers: impl Iterator<Item = PeerId>, is_any: bool, size: u32) -> Vec<u32> {
+    let (ranks, others): (Vec<u32>, Vec<u32>) =
+        peers.map(|peer| peer.0).partition(|number| *number < size);
+    if is_any && !others.is_empty() { Vec::new() } else { ranks }
+}
+
 /// Returns lines about unmatched receives and messages, and about peers without a link.
 fn notes(worker: &mut Worker, instance: &Instance) -> Vec<String> {
     let receives = worker.engine.unmatched_receives();
-    let receives: Vec<String> =
-        receives.iter().map(|(peer, selector)| message(*peer, *selector, instance).text).collect();
     let messages = worker.engine.unmatched_messages();
+    let name = |peer| worker.peer_name(peer);
+    let receives: Vec<String> = receives
+        .iter()
+        .map(|(peer, selector)| message(*peer, *selector, instance, &name).text)
+        .collect();
     let messages: Vec<String> = messages
         .iter()
         .map(|(peer, context, message)| {
             let (tag, bytes) = (message.tag, message.bytes);
             let comm = instance.context_name(*context);
-            format!("{bytes} bytes from rank {} with tag {tag} in {comm}", peer.0)
+            format!("{bytes} bytes from {} with tag {tag} in {comm}", name(*peer))
         })
         .collect();
     let mut notes = Vec::new();
     notes.extend(list("receives without a message", &receives));
     notes.extend(list("messages without a receive", &messages));
     let lost: Vec<String> =
-        worker.peers_without_link().iter().map(|peer| format!("rank {}", peer.0)).collect();
+        worker.peers_without_link().into_iter().map(|peer| name(peer).to_string()).collect();
     notes.extend(list("lost links that have not opened again", &lost));
     notes
 }
@@ -95,22 +113,21 @@ fn list(title: &str, things: &[String]) -> Option<String> {
 /// A thing that a thread waits for, in words.
 struct Thing {
     text: String,
-    ranks: Vec<u32>,
-    /// True if one of the ranks suffices.
+    peers: Vec<PeerId>,
+    /// True if one of the peers suffices.
     is_any: bool,
 }
 
 impl Thing {
-    fn of(thing: &AwaitedThing, instance: &Instance) -> Self {
+    fn of(thing: &AwaitedThing, instance: &Instance, name: &dyn Fn(PeerId) -> PeerName) -> Self {
         let of_peer = |peer: &Option<PeerId>, text: &dyn Fn(&str) -> String| {
-            let name = peer.map_or_else(|| "any rank".into(), |peer| format!("rank {}", peer.0));
-            let ranks = peer.iter().map(|peer| peer.0).collect();
-            Self { text: text(&name), ranks, is_any: false }
+            let named = peer.map_or_else(|| "any rank".into(), |peer| name(peer).to_string());
+            Self { text: text(&named), peers: Vec::from_iter(*peer), is_any: false }
         };
         match thing {
             AwaitedThing::Message(peer, selector)
             | AwaitedThing::Op(PendingOp::Receive { peer, selector }) => {
-                message(*peer, *selector, instance)
+                message(*peer, *selector, instance, name)
             }
             AwaitedThing::Op(PendingOp::Arriving { peer, tag, bytes }) => {
                 let rest = format!("the rest of a message of {bytes} bytes with tag {tag}");
@@ -126,31 +143,36 @@ impl Thing {
             AwaitedThing::Op(PendingOp::Access { peer }) => {
                 let text = |rank: &str| format!("{rank} to answer an access to its window or lock");
                 // The rank answers by itself. A lock is granted once another rank, which is not known, gives it back.
-                Self { ranks: Vec::new(), ..of_peer(peer, &text) }
+                Self { peers: Vec::new(), ..of_peer(peer, &text) }
             }
             AwaitedThing::Members(context, peers) => {
-                let ranks: Vec<u32> = peers.iter().map(|peer| peer.0).collect();
-                let names = ranks.iter().take(LISTED).map(u32::to_string).collect::<Vec<_>>();
-                let more = if ranks.len() > LISTED { " and more" } else { "" };
+                let names: Vec<String> =
+                    peers.iter().take(LISTED).map(|peer| name(*peer).to_string()).collect();
+                let more = if peers.len() > LISTED { " and more" } else { "" };
                 let comm = instance.context_name(*context);
-                let text = format!("ranks {}{more} in a collective of {comm}", names.join(", "));
-                Self { text, ranks, is_any: false }
+                let text = format!("{}{more} in a collective of {comm}", names.join(", "));
+                Self { text, peers: peers.clone(), is_any: false }
             }
         }
     }
 }
 
 /// Describes a message that a receive or probe accepts.
-fn message(peer: Option<PeerId>, selector: Selector, instance: &Instance) -> Thing {
+fn message(
+    peer: Option<PeerId>,
+    selector: Selector,
+    instance: &Instance,
+    name: &dyn Fn(PeerId) -> PeerName,
+) -> Thing {
     let Selector { context, source, tag } = selector;
     let comm = instance.context_name(context);
     let own = instance.own_peer();
     let others = || {
         let members = instance.members_of(context).unwrap_or_default();
-        members.into_iter().filter(|member| *member != own).map(|member| member.0).collect()
+        members.into_iter().filter(|member| *member != own).collect()
     };
     let from = match (peer, source) {
-        (Some(peer), _) => format!("rank {}", peer.0),
+        (Some(peer), _) => name(peer).to_string(),
         (None, Some(source)) => format!("rank {source} of the communicator"),
         (None, None) => "any rank".to_owned(),
     };
@@ -159,7 +181,7 @@ fn message(peer: Option<PeerId>, selector: Selector, instance: &Instance) -> Thi
         Some(_) => format!("{from} in a collective of {comm}"),
         None => format!("a message from {from} with {tag} in {comm}"),
     };
-    Thing { text, ranks: peer.map_or_else(others, |peer| vec![peer.0]), is_any: peer.is_none() }
+    Thing { text, peers: peer.map_or_else(others, |peer| vec![peer]), is_any: peer.is_none() }
 }
 
 /// Time that waiting threads have to say what they wait for.
@@ -168,3 +190,17 @@ const PATIENCE: Duration = Duration::from_millis(250);
 const LISTED: usize = 4;
 /// Stack of the thread.
 const STACK_BYTES: usize = 128 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rank_is_awaited_only_if_no_other_job_can_help() {
+        let of = |peers: &[u32], is_any| ranks(peers.iter().copied().map(PeerId), is_any, 3);
+        assert_eq!(of(&[0, 2], true), [0, 2]);
+        assert_eq!(of(&[0, 3], false), [0], "both are needed");
+        assert_eq!(of(&[0, 3], true), [0; 0]);
+        assert_eq!(of(&[4], false), [0; 0]);
+    }
+}

@@ -12,14 +12,14 @@ use engine::strategy::{Choice, Strategy, View};
 use memory::Region;
 use rail::{Event, Neighbours, Post, Rail, RailError, ReadinessProbe, RemoteReader};
 use recorder::{Cell, NameKind, Recorder, TraceEvent, now_ns, thread};
-use wire::{Frame, FrameToken, Incoming, PeerId, RemoteRegion, packet};
+use wire::{Frame, FrameToken, Incoming, PeerId, ProcessId, RemoteRegion, packet};
 
-/// Returns the rails and the strategy of a worker, which record what they do. `vci` is empty for the first VCI, and else
-/// tells its rails apart from those of others.
+/// Returns the rails and the strategy of a worker, which record what they do with the peers of its job, the first `size`
+/// ones. `vci` is empty for the first VCI, and else tells its rails apart from those of others.
 pub(crate) fn traced(
     rails: Vec<Box<dyn Rail>>,
     strategy: Box<dyn Strategy>,
-    vci: &str,
+    (vci, size): (&str, u32),
     recorder: &'static Recorder,
 ) -> (Vec<Box<dyn Rail>>, Box<dyn Strategy>) {
     let chosen_by = Arc::new(AtomicU16::new(NOBODY));
@@ -28,6 +28,7 @@ pub(crate) fn traced(
         let record = RailRecord {
             recorder,
             name,
+            size,
             costs: HashMap::new(),
             held: HashMap::new(),
             kinds: BTreeMap::new(),
@@ -77,6 +78,8 @@ struct RailRecord {
     recorder: &'static Recorder,
     /// Number of the rail's name.
     name: u16,
+    /// Number of processes in the job. A trace is one of a job: peers of other jobs have no rank in it.
+    size: u32,
     /// Costs that the rail has reported.
     costs: HashMap<PeerId, Cost>,
     /// Numbers of the names of kinds of packets.
@@ -112,6 +115,10 @@ impl Rail for TracedRail {
         self.rail.connect(peer, address)
     }
 
+    fn add_peer(&mut self, peer: PeerId, process: ProcessId, key: &[u8; 32]) {
+        self.rail.add_peer(peer, process, key);
+    }
+
     fn disconnect(&mut self, peer: PeerId) {
         self.rail.disconnect(peer);
         self.record.note_link(peer, false);
@@ -134,6 +141,9 @@ impl Rail for TracedRail {
 
     fn remote_reader(&self, peer: PeerId) -> Option<Arc<dyn RemoteReader>> {
         let reader = self.rail.remote_reader(peer)?;
+        if !self.record.covers(peer) {
+            return Some(reader);
+        }
         let RailRecord { recorder, name: rail, .. } = self.record;
         Some(Arc::new(TracedReader { reader, recorder, rail, peer }))
     }
@@ -172,6 +182,11 @@ impl Rail for TracedRail {
 }
 
 impl RailRecord {
+    /// True if the peer is one of the job that is recorded.
+    fn covers(&self, peer: PeerId) -> bool {
+        peer.0 < self.size
+    }
+
     /// Records a frame that the rail has accepted.
     fn note_posted(
         &mut self,
@@ -180,6 +195,9 @@ impl RailRecord {
         begin_ns: u64,
         posted: Post,
     ) {
+        if !self.covers(peer) {
+            return;
+        }
         let (end_ns, bytes) = (now_ns(), frame.len() as u64);
         let packets = packet::names(&frame.head).count() as u32;
         let kinds = packet::names(&frame.head).collect::<BTreeSet<_>>();
@@ -278,6 +296,9 @@ impl RailRecord {
     }
 
     fn note_arrived(&self, peer: PeerId, len: usize, begin_ns: u64, arrived_ns: u64) {
+        if !self.covers(peer) {
+            return;
+        }
         self.recorder.record(&TraceEvent::Arrived {
             rail: self.name,
             peer: peer.0,
@@ -293,8 +314,10 @@ impl RailRecord {
         self.held.retain(|(of, _), _| *of != peer);
         self.parts.remove(&peer);
         self.costs.remove(&peer);
-        let (rail, at_ns) = (self.name, now_ns());
-        self.recorder.record(&TraceEvent::Link { rail, peer: peer.0, at_ns, is_open });
+        if self.covers(peer) {
+            let (rail, at_ns) = (self.name, now_ns());
+            self.recorder.record(&TraceEvent::Link { rail, peer: peer.0, at_ns, is_open });
+        }
     }
 }
 
@@ -402,7 +425,7 @@ mod tests {
             Box::leak(Box::new(Recorder::map(&file).expect("a mapping")));
         let strategy = engine::strategy::named("fifo").expect("known");
         let rails: Vec<Box<dyn Rail>> = vec![Box::new(Scripted { events })];
-        let (mut rails, _) = traced(rails, strategy, "", recorder);
+        let (mut rails, _) = traced(rails, strategy, ("", 3), recorder);
         act(&mut *rails[0]);
         let mut bytes = vec![0; recorder::used(&file).expect("a count") as usize];
         file.read_exact_at(&mut bytes, 0).expect("its bytes");
@@ -422,6 +445,8 @@ mod tests {
             assert_eq!(rail.post(PeerId(1), &frame(100, None)), Post::Done);
             assert_eq!(rail.post(PeerId(2), &frame(300, Some(5))), Post::Held);
             assert_eq!(rail.post(PeerId(2), &frame(400, Some(6))), Post::Held);
+            // A process of another job.
+            assert_eq!(rail.post(PeerId(3), &frame(500, None)), Post::Done);
             rail.poll(&mut |_| {});
         });
         let facts: Vec<_> = events

@@ -1,10 +1,27 @@
 //! Frames that the engine gives to a rail, and the capabilities a rail declares.
 
+use std::fmt;
+
 use memory::Region;
 
 /// A peer process, by its number in an instance of the runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PeerId(pub u32);
+
+/// A process of any job, as all processes that know it name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ProcessId {
+    /// Number of its job.
+    pub job: u64,
+    /// Its rank there.
+    pub rank: u32,
+}
+
+impl fmt::Display for ProcessId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "rank {} of job {:016x}", self.rank, self.job)
+    }
+}
 
 /// A rail of this process, numbered in the order of opening.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

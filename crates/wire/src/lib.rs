@@ -19,6 +19,7 @@ pub mod packet;
 pub use addressed::RemoteKey;
 pub use bytes::FrameError;
 pub use frame::{
-    Body, Capabilities, FIRST_CREDIT_BYTES, Frame, FrameToken, PeerId, RailId, RemoteRegion,
+    Body, Capabilities, FIRST_CREDIT_BYTES, Frame, FrameToken, PeerId, ProcessId, RailId,
+    RemoteRegion,
 };
 pub use incoming::Incoming;

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use auth::{DECLINES, Handshake, HandshakeEnd, Opening, Outcome, Own, Step, verdict};
+use auth::{DECLINES, Handshake, HandshakeEnd, Opening, Outcome, Step, verdict};
 use connect::{Agreed, Links, RailLink, Verdict};
 use testing::Random;
 use wire::PeerId;
 
-use crate::pipe::{CLEAR, DEADLINE, PROOFS, Proof, credentials, nonce, own};
+use crate::pipe::{CLEAR, DEADLINE, PROOFS, Proof, keys, nonce, own};
 
 #[test]
 fn crossing_and_cut_attempts_end_with_one_link() {
@@ -118,8 +118,8 @@ impl TwoProcesses {
         let asked = process.links.ask(peer, attempts > 0);
         let (note, nonce) = ([0; 4], nonce(&mut self.random));
         let opening = Opening { asked, wanted: peer, encrypts: false, note, nonce };
-        let credentials = credentials(process.rank);
-        let own = own(self.proof, &credentials);
+        let keys = keys(process.rank);
+        let own = own(self.proof, &keys);
         let (handshake, hello) = Handshake::call(&own, &opening, DEADLINE);
         let key = self.pipes.len();
         process.connections.insert(key, Stage::Handshake(handshake));
@@ -165,8 +165,8 @@ impl TwoProcesses {
     }
 
     fn handle_bytes(&mut self, key: usize, at: usize, bytes: &[u8]) {
-        let credentials = credentials(self.processes[at].rank);
-        let own = own(self.proof, &credentials);
+        let keys = keys(self.processes[at].rank);
+        let own = own(self.proof, &keys);
         let mut bytes = bytes;
         while !bytes.is_empty() {
             let Some(Stage::Handshake(handshake)) = self.processes[at].connections.get_mut(&key)
@@ -177,9 +177,8 @@ impl TwoProcesses {
                 Ok(Step::Waits) => {}
                 Ok(Step::Proves(proof)) => self.say(key, at, &proof),
                 Ok(Step::Introduced(_)) => {
-                    let Own::Codes(own) = own else { panic!("the channel has proved it") };
                     let nonce = nonce(&mut self.random);
-                    let answer = handshake.handle_keys(own, &CLEAR, nonce).expect("a challenge");
+                    let answer = handshake.handle_keys(&keys, &CLEAR, nonce).expect("a challenge");
                     self.say(key, at, &answer);
                 }
                 Ok(Step::Identified { peer, generation }) => self.judge(key, at, peer, generation),

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use auth::{
-    ANSWER_LEN, Credentials, DECLINES, HELLO_LEN, Handshake, HandshakeEnd, Outcome, PROOF_LEN,
-    Step, VERDICT_LEN, answer_to, verdict,
+    ANSWER_LEN, Credentials, DECLINES, HELLO_LEN, Handshake, HandshakeEnd, Keyring, Outcome,
+    PROOF_LEN, Step, VERDICT_LEN, answer_to, verdict,
 };
 use connect::{DialFailure, Links, Refusal, other_version};
 use proptest::prelude::*;
@@ -13,7 +13,7 @@ use wire::PROTOCOL_VERSION;
 
 use crate::pipe::{
     ACCEPTOR, CALLER, DEADLINE, JOB, PROOFS, Party, Proof, credentials, first_opening, introduce,
-    refusal,
+    keys, refusal,
 };
 
 fn links() -> Links<usize> {
@@ -22,7 +22,7 @@ fn links() -> Links<usize> {
 
 fn caller(proof: Proof, own: Credentials, random: &mut Random) -> Party {
     let asked = first_opening(own.rank, ACCEPTOR);
-    Party::caller(proof, own, asked, random)
+    Party::caller(proof, Keyring::new(own), asked, random)
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn strangers_are_refused_for_their_reason() {
     let own = credentials(CALLER);
     for proof in PROOFS {
         let mut judged = |said: &[u8]| {
-            let mut acceptor = Party::acceptor(proof, credentials(ACCEPTOR));
+            let mut acceptor = Party::acceptor(proof, keys(ACCEPTOR));
             let end = acceptor.hear(&mut &*said, &mut random);
             let (refusal, mut links) = (refusal(end.clone()), links());
             let outcome = end.err().map(|end| acceptor.handshake.end(end, &mut links));
@@ -86,7 +86,7 @@ fn a_wrong_secret_is_noticed_by_both_ends() {
     let mut random = Random::new(4);
     let thief = Credentials { secret: [0; 32].into(), ..credentials(CALLER) };
     let mut stranger = caller(Proof::Codes, thief, &mut random);
-    let mut acceptor = Party::acceptor(Proof::Codes, credentials(ACCEPTOR));
+    let mut acceptor = Party::acceptor(Proof::Codes, keys(ACCEPTOR));
     assert_eq!(acceptor.hear(&mut &stranger.said[..], &mut random), Ok(Step::Waits));
     let end = stranger.hear(&mut &acceptor.said[..], &mut random);
     assert_eq!(refusal(end.clone()), Some(Refusal::Secret));
@@ -106,7 +106,7 @@ fn a_recorded_opening_proves_nothing() {
     let mut random = Random::new(5);
     let (caller, ..) = introduce(Proof::Codes, &mut random);
     assert_eq!(caller.said.len(), HELLO_LEN + PROOF_LEN);
-    let mut acceptor = Party::acceptor(Proof::Codes, credentials(ACCEPTOR));
+    let mut acceptor = Party::acceptor(Proof::Codes, keys(ACCEPTOR));
     let end = acceptor.hear(&mut &caller.said[..], &mut random);
     assert_eq!(refusal(end), Some(Refusal::Secret));
 }
@@ -117,7 +117,7 @@ fn each_message_may_stop_short_anywhere_and_silence_has_an_end() {
     for proof in PROOFS {
         let (whole, ..) = introduce(proof, &mut random);
         for len in 0..whole.said.len() {
-            let mut acceptor = Party::acceptor(proof, credentials(ACCEPTOR));
+            let mut acceptor = Party::acceptor(proof, keys(ACCEPTOR));
             let said = match len {
                 0..HELLO_LEN => &whole.said[..len],
                 // The proof of this connection, not of a recorded one.
@@ -170,7 +170,7 @@ fn an_opening_without_a_verdict_may_have_succeeded() {
 
 #[test]
 fn keys_that_nobody_awaits_are_refused() {
-    let own = credentials(ACCEPTOR);
+    let own = keys(ACCEPTOR);
     let end = Handshake::listen(DEADLINE).handle_keys(&own, &[0; 32], [1; 32]);
     assert_eq!(end, Err(HandshakeEnd::Refused(Refusal::Protocol)));
 }
@@ -189,7 +189,7 @@ proptest! {
         let hello = caller(Proof::Codes, credentials(CALLER), &mut random).said;
         let mut said = hello[..honest].to_vec();
         said.extend(noise);
-        let mut acceptor = Party::acceptor(Proof::Codes, credentials(ACCEPTOR));
+        let mut acceptor = Party::acceptor(Proof::Codes, keys(ACCEPTOR));
         match acceptor.hear(&mut &said[..], &mut random) {
             Ok(Step::Waits) | Err(HandshakeEnd::Refused(_)) => {}
             other => prop_assert!(false, "{other:?}"),
@@ -224,7 +224,7 @@ proptest! {
         };
         let mut random = Random::new(seed + 1);
         let mut called = caller(Proof::Codes, credentials(CALLER), &mut random);
-        let mut acceptor = Party::acceptor(Proof::Codes, credentials(ACCEPTOR));
+        let mut acceptor = Party::acceptor(Proof::Codes, keys(ACCEPTOR));
         let hello = if at < HELLO_LEN { alter(&called.said, at) } else { called.said.clone() };
         let mut was_altered = hello != called.said;
         let mut heard = acceptor.hear(&mut &hello[..], &mut random);

@@ -2,4 +2,5 @@
 
 mod attempts;
 mod hostile;
+mod other_jobs;
 mod pipe;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use auth::{Credentials, Handshake, HandshakeEnd, Opening, Own, Step};
+use auth::{Credentials, Handshake, HandshakeEnd, Keyring, Opening, Own, Step};
 use connect::{Asked, Links, Refusal};
 use testing::Random;
 use wire::PeerId;
@@ -25,11 +25,15 @@ pub fn credentials(rank: PeerId) -> Credentials {
     Credentials { rank, job: JOB, secret: [7; 32].into() }
 }
 
+pub fn keys(rank: PeerId) -> Keyring {
+    Keyring::new(credentials(rank))
+}
+
 /// Returns a process as a party of handshakes.
-pub fn own(proof: Proof, credentials: &Credentials) -> Own<'_> {
-    let Credentials { rank, job, .. } = *credentials;
+pub fn own(proof: Proof, keys: &Keyring) -> Own<'_> {
+    let Credentials { rank, job, .. } = *keys.own();
     match proof {
-        Proof::Codes => Own::Codes(credentials),
+        Proof::Codes => Own::Codes(keys),
         Proof::Channel => Own::Channel { job, rank, known_as: rank },
     }
 }
@@ -46,28 +50,23 @@ pub fn first_opening(caller: PeerId, peer: PeerId) -> Asked {
 /// An end of a handshake.
 pub struct Party {
     pub proof: Proof,
-    pub credentials: Credentials,
+    pub keys: Keyring,
     pub handshake: Handshake,
     /// Everything said so far.
     pub said: Vec<u8>,
 }
 
 impl Party {
-    pub fn caller(
-        proof: Proof,
-        credentials: Credentials,
-        asked: Asked,
-        random: &mut Random,
-    ) -> Self {
+    pub fn caller(proof: Proof, keys: Keyring, asked: Asked, random: &mut Random) -> Self {
         let (note, nonce) = ([1, 2, 3, 4], nonce(random));
         let encrypts = proof == Proof::Channel;
         let opening = Opening { asked, wanted: asked.peer(), encrypts, note, nonce };
-        let (handshake, hello) = Handshake::call(&own(proof, &credentials), &opening, DEADLINE);
-        Self { proof, credentials, handshake, said: hello.to_vec() }
+        let (handshake, hello) = Handshake::call(&own(proof, &keys), &opening, DEADLINE);
+        Self { proof, keys, handshake, said: hello.to_vec() }
     }
 
-    pub fn acceptor(proof: Proof, credentials: Credentials) -> Self {
-        Self { proof, credentials, handshake: Handshake::listen(DEADLINE), said: Vec::new() }
+    pub fn acceptor(proof: Proof, keys: Keyring) -> Self {
+        Self { proof, keys, handshake: Handshake::listen(DEADLINE), said: Vec::new() }
     }
 
     /// Takes bytes in pieces of random length, until a step concerns the link, or the end. What is not taken is left.
@@ -76,7 +75,7 @@ impl Party {
         while !bytes.is_empty() {
             assert!(left > 0, "it makes no progress");
             left -= 1;
-            let own = own(self.proof, &self.credentials);
+            let own = own(self.proof, &self.keys);
             let len = 1 + random.below(bytes.len());
             let mut piece = &bytes[..len];
             let missing = self.handshake.missing();
@@ -87,8 +86,7 @@ impl Party {
                 Step::Waits => {}
                 Step::Proves(proof) => self.said.extend(proof),
                 Step::Introduced(_) => {
-                    let answer =
-                        self.handshake.handle_keys(&self.credentials, &CLEAR, nonce(random))?;
+                    let answer = self.handshake.handle_keys(&self.keys, &CLEAR, nonce(random))?;
                     self.said.extend(answer);
                 }
                 Step::Identified { .. } | Step::Accepted { .. } => return Ok(step),
@@ -101,23 +99,33 @@ impl Party {
 /// An honest pair, up to the point at which the acceptor knows the caller. Returns what each has said.
 pub fn introduce(proof: Proof, random: &mut Random) -> (Party, Party, Step) {
     let asked = first_opening(CALLER, ACCEPTOR);
-    let mut caller = Party::caller(proof, credentials(CALLER), asked, random);
-    let mut acceptor = Party::acceptor(proof, credentials(ACCEPTOR));
+    let mut caller = Party::caller(proof, keys(CALLER), asked, random);
+    let mut acceptor = Party::acceptor(proof, keys(ACCEPTOR));
+    let step = meet(&mut caller, &mut acceptor, random).expect("honest ends");
+    (caller, acceptor, step)
+}
+
+/// Lets two ends talk up to the point at which the acceptor knows the caller.
+pub fn meet(
+    caller: &mut Party,
+    acceptor: &mut Party,
+    random: &mut Random,
+) -> Result<Step, HandshakeEnd> {
     let (mut heard, mut answered) = (0, 0);
     for _ in 0..3 {
         let mut bytes = &caller.said[heard..];
-        let step = acceptor.hear(&mut bytes, random).expect("an honest caller");
+        let step = acceptor.hear(&mut bytes, random)?;
         assert!(bytes.is_empty(), "the caller says no more than it is asked");
         heard = caller.said.len();
         if step != Step::Waits {
-            return (caller, acceptor, step);
+            return Ok(step);
         }
         let said = acceptor.said.clone();
-        let step = caller.hear(&mut &said[answered..], random);
-        assert_eq!(step, Ok(Step::Waits), "an honest acceptor");
+        let step = caller.hear(&mut &said[answered..], random)?;
+        assert_eq!(step, Step::Waits, "no verdict is said");
         answered = said.len();
     }
-    panic!("{proof:?}: no end");
+    panic!("no end");
 }
 
 /// The refusal in the end of a handshake.

@@ -40,8 +40,10 @@ impl<C: Deref<Target = Collective<T>>, T: Team> Running<C> {
             let missing = shm_coll.lock().missing();
             if let Some(position) = missing {
                 let (team, rank) = (&self.collective.call.team, slot.rank(position));
-                worker.revoke_context(team.context(), team.peer(rank));
-                self.failure = Some(gone(&format!("rank {rank}'s process has ended")));
+                let peer = team.peer(rank);
+                worker.revoke_context(team.context(), peer);
+                let name = worker.peer_name(peer);
+                self.failure = Some(gone(&format!("{name}'s process has ended")));
                 self.is_over = true;
                 break;
             }

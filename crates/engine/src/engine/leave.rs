@@ -128,13 +128,13 @@ impl Engine {
         let rule = std::mem::discriminant(&broken);
         if !self.broken.contains(&rule) {
             self.broken.push(rule);
-            let text = format!("strategy {name}: {broken}; to rank {} fifo goes on", peer.0);
-            self.violations.push_back(text);
+            self.violations.push_back((peer, format!("strategy {name}: {broken}")));
         }
     }
 
-    /// Next report of a strategy's violation; each rule is reported once for all peers.
-    pub fn poll_violation(&mut self) -> Option<String> {
+    /// Next report of a strategy's violation, with the peer to which `fifo` goes on; each rule is reported once for
+    /// all peers.
+    pub fn poll_violation(&mut self) -> Option<(PeerId, String)> {
         self.violations.pop_front()
     }
 

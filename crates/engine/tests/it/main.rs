@@ -6,6 +6,7 @@
 #[path = "../network/mod.rs"]
 mod network;
 
+mod added_peers;
 mod addressed;
 mod cancelled;
 mod credits;

@@ -405,7 +405,7 @@ impl SimulatedNetwork {
         };
         let before = read(engine);
         let is_built = engine.poll_frame(to, rail, frame);
-        while let Some(text) = engine.poll_violation() {
+        while let Some((_, text)) = engine.poll_violation() {
             refusals.push(text);
         }
         let compression_ns = HostCost::default().compression_ns(read(engine) - before);

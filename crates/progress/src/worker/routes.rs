@@ -120,7 +120,7 @@ impl Worker {
     /// Closes a link that its rail may count as open.
     fn close_link(&mut self, rail: RailId, peer: PeerId, reason: String) {
         let PolledRail { rail: link, name, .. } = &mut self.rails[rail.0 as usize];
-        debug!(peer = peer.0, rail = name, reason, "the link is closed");
+        debug!(peer = %self.peers.name(peer), rail = name, reason, "the link is closed");
         link.disconnect(peer);
         self.handle_down(rail, peer, &Fault::Lost(reason));
     }
@@ -154,11 +154,11 @@ impl Worker {
             return;
         }
         let addresses = self.directory.addresses(peer).unwrap_or_else(|text| {
-            let text = format!("rank {}: no address: {text}", peer.0);
+            let text = format!("{}: no address: {text}", self.peers.name(peer));
             self.journal.note_fault(Instant::now(), text);
             Vec::new()
         });
-        debug!(peer = peer.0, ?purpose, "a route is opened");
+        debug!(peer = %self.peers.name(peer), ?purpose, "a route is opened");
         self.peers.submit_search(peer, purpose, candidates(&self.rails, addresses));
         self.carry_out();
     }
@@ -191,7 +191,7 @@ impl Worker {
                 }
                 Action::Close { peer, rail, reason } => self.close_link(rail, peer, reason),
                 Action::Fail { peer, text } => {
-                    debug!(peer = peer.0, ?text, "the peer has failed");
+                    debug!(peer = %self.peers.name(peer), ?text, "the peer has failed");
                     if let Some(text) = text {
                         self.journal.note_fault(Instant::now(), text);
                     }
@@ -210,11 +210,11 @@ impl Worker {
         let PolledRail { rail: asked, name, .. } = &mut self.rails[rail.0 as usize];
         match asked.connect(peer, address) {
             Ok(()) => {
-                debug!(peer = peer.0, rail = name, "a link is being opened");
+                debug!(peer = %self.peers.name(peer), rail = name, "a link is being opened");
                 self.has_loose_ends |= self.peers.is_reopening();
             }
             Err(error) => {
-                debug!(peer = peer.0, rail = name, %error, "the rail does not lead there");
+                debug!(peer = %self.peers.name(peer), rail = name, %error, "the rail does not lead there");
                 let now = self.clock.look(Instant::now());
                 self.peers.handle_no_attempt(peer, rail, &error.to_string(), now);
             }

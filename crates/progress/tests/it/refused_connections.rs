@@ -68,7 +68,7 @@ fn key_of_an_ended_job_is_refused_and_reported_once() {
     }
     let told = process.end();
     let first = "rank 0: refused a connection from 127.0.0.1:";
-    for reason in ["belongs to another job", "does not know the job's secret"] {
+    for reason in ["belongs to another job", "does not know the secret that the two must share"] {
         let is_it = |line: &&String| line.contains(first) && line.contains(reason);
         assert_eq!(told.iter().filter(is_it).count(), 1, "{reason} in {told:#?}");
         let times = format!("times: it {reason}");

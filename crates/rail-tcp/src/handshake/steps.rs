@@ -51,7 +51,7 @@ impl TcpRail {
         }
         socket.set_nodelay(true)?;
         if peer == NOBODY || self.request(peer, one.address).is_some() {
-            let hello = self.credentials.hello(GATEWAY, false, 0, nonce()?);
+            let hello = self.keys.own().hello(GATEWAY, false, 0, nonce()?);
             one.say(&hello)?;
             one.await_gateway(Prelude::RelayAnswer(hello));
             // Nobody waits long for path costs.
@@ -79,7 +79,7 @@ impl TcpRail {
         };
         // The peer may have been disconnected meanwhile.
         let Some(request) = request else { return Ok(Step::Drop) };
-        one.say(&relay::ask(&self.credentials, hello, &answer, &request)?)?;
+        one.say(&relay::ask(self.keys.own(), hello, &answer, &request)?)?;
         one.await_gateway(Prelude::Reply);
         Ok(Step::On)
     }
@@ -113,11 +113,11 @@ impl TcpRail {
         let (note, nonce) = (one.relay_info.before(one.round_trip()).emit(), nonce()?);
         let opening = Opening { asked: self.ask(peer), wanted: peer, encrypts, note, nonce };
         let now = self.clock.now();
-        let own = Own::Codes(&self.credentials);
+        let own = Own::Codes(&self.keys);
         let (handshake, hello) = Handshake::call(&own, &opening, now + self.connect_timeout);
         one.say(&hello)?;
         if encrypts {
-            one.channel.encrypt_as_client(self.encryption.identity(&self.credentials))?;
+            one.channel.encrypt_as_client(self.keys.identity(peer))?;
         }
         one.stage = PendingStage::Handshake(handshake);
         if let Some(dialling) = self.links.dialling(peer) {
@@ -144,7 +144,7 @@ impl TcpRail {
         let Some(mut bytes) = one.read(&mut room[..missing])? else { return Ok(Step::Wait) };
         let PendingConnection { channel, stage, .. } = one;
         let PendingStage::Handshake(handshake) = stage else { return Ok(Step::Wait) };
-        let own = Own::Codes(&self.credentials);
+        let own = Own::Codes(&self.keys);
         let step = handshake.handle_bytes(&own, &mut bytes, || channel.binding());
         match step {
             Ok(Move::Waits) => Ok(Step::Wait),
@@ -158,7 +158,7 @@ impl TcpRail {
                 one.channel.socket.set_nodelay(true)?;
                 one.relay_info = RelayInfo::parse(caller.note).behind(one.round_trip());
                 if caller.encrypts {
-                    one.channel.encrypt_as_server(self.encryption.identity(&self.credentials))?;
+                    one.channel.encrypt_as_server(self.keys.identity(caller.peer))?;
                 }
                 Ok(Step::On)
             }
@@ -185,7 +185,7 @@ impl TcpRail {
         }
         let binding = one.channel.binding()?;
         let PendingStage::Handshake(handshake) = &mut one.stage else { return Ok(Step::Wait) };
-        let answer = handshake.handle_keys(&self.credentials, &binding, nonce()?)?;
+        let answer = handshake.handle_keys(&self.keys, &binding, nonce()?)?;
         one.say(&answer)?;
         Ok(Step::On)
     }

@@ -258,7 +258,7 @@ fn the_key_of_an_ended_job_is_refused_and_reported_once() {
     // A gateway that fails over UDP has tried TCP as well.
     assert!(counted("job") >= 3, "{told}");
     assert!(counted("secret") >= 6, "{told}");
-    for reason in ["belongs to another job", "does not know the job's secret"] {
+    for reason in ["belongs to another job", "does not know the secret that the two must share"] {
         assert_eq!(told.lines().filter(|line| line.contains(reason)).count(), 1, "{told}");
     }
 }
