@@ -261,7 +261,9 @@ int main(void) {
     FAILS(MAD_ERR_STATE, "mad_finalize last", mad_finalize());
     FAILS(MAD_ERR_STATE, "mad_finalize last", mad_size(&size));
     FAILS(MAD_ERR_STATE, "mad_finalize last", mad_begin_packing(channel, 0, (mad_connection_t *)&go));
-    FAILS(MAD_ERR_SYSTEM, "left its job", mad_init());
+    DO(mad_init());
+    FAILS(MAD_ERR_HANDLE, "", mad_begin_packing(channel, 0, (mad_connection_t *)&go));
+    DO(mad_finalize());
     printf("misuse on rank %d: %d failures\n", rank, failures);
     return failures != 0;
 }

@@ -21,7 +21,7 @@ pub struct Secret(Arc<Page>);
 impl Secret {
     /// Length in bytes.
     pub const LEN: usize = LEN;
-    /// Length of [`Secret::digits`].
+    /// Number of hexadecimal digits.
     pub const DIGITS: usize = 2 * Self::LEN;
 
     /// Draws a secret.
