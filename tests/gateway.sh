@@ -101,7 +101,7 @@ check "with every byte right" 2 "$(cat "$work"/out[12] | grep -c ' among 4 ranks
 # The job's secret appears in no output, though strangers are refused and a gateway is killed. Agents give it to ranks
 # that ask. One rank writes it down here.
 cat >"$work/asks" <<'EOF'
-[ "$PMI_RANK" != 0 ] || { echo "cmd=get key=canele-secret" >&$PMI_FD; read -r answer <&$PMI_FD; echo "${answer##*value=}" >"$1/secret"; }
+[ "$PMI_RANK" != 0 ] || { echo "cmd=get key=canele-secret" >&$PMI_FD; read -r answer <&$PMI_FD; echo "${answer##*value=}" >"$1/digits"; }
 "$1/exchange" 8 0
 EOF
 timeout 100 "$mpiexec" -v -check -grid "$work/grid.toml" -genv CANELE_RAILS tcp -genv EXCHANGE_BEGUN "$work/begun" -n 4 bash "$work/asks" "$work" >"$work/out" 2>"$work/err" &
@@ -114,9 +114,9 @@ code=$?
 sed 's/^/    /' "$work/err"
 check "a job that is scanned, and that loses a near link with a gateway, ends with an error" yes "$([ $code != 0 ] && [ $code != 124 ] && echo yes)"
 check "strangers and the loss are reported" "yes yes" "$(grep -q refused "$work/err" && echo yes) $(grep -q 'is gone' "$work/err" && echo yes)"
-check "the test knows the secret" 64 "$(tr -dc 0-9a-f <"$work/secret" | wc -c)"
-hidden=$(python3 -c 'import base64, sys; print(base64.b64encode(bytes.fromhex(sys.argv[1])).decode().rstrip("="))' "$(cat "$work/secret")")
-check "and no output has it, in hexadecimal or base64" "" "$(grep -iF -e "$(cat "$work/secret")" -e "$hidden" "$work/out" "$work/err")"
+check "the test knows the secret" 64 "$(tr -dc 0-9a-f <"$work/digits" | wc -c)"
+hidden=$(python3 -c 'import base64, sys; print(base64.b64encode(bytes.fromhex(sys.argv[1])).decode().rstrip("="))' "$(cat "$work/digits")")
+check "and no output has it, in hexadecimal or base64" "" "$(grep -iF -e "$(cat "$work/digits")" -e "$hidden" "$work/out" "$work/err")"
 # Nor does any core dump have it, or a key derived from it.
 search_dumps() { # what the job consists of, its command: searches the memory of its processes
     local job
