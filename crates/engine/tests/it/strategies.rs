@@ -341,7 +341,7 @@ fn a_strategy_is_given_up_where_it_breaks_a_rule_and_goes_on_elsewhere() {
     }
     network.finish();
     let reports = network.refusals(0);
-    let reasons = ["control packets chosen of 0; to rank 1 fifo", "not to be had; to rank 2 fifo"];
+    let reasons = ["control packets chosen of 0; to peer 1", "not to be had; to peer 2"];
     assert!(
         reports.len() == 2 && (0..2).all(|at| reports[at].contains(reasons[at])),
         "{reports:?}"

@@ -405,8 +405,8 @@ impl SimulatedNetwork {
         };
         let before = read(engine);
         let is_built = engine.poll_frame(to, rail, frame);
-        while let Some((_, text)) = engine.poll_violation() {
-            refusals.push(text);
+        while let Some((peer, text)) = engine.poll_violation() {
+            refusals.push(format!("{text}; to peer {}", peer.0));
         }
         let compression_ns = HostCost::default().compression_ns(read(engine) - before);
         if compression_ns > 0 {
