@@ -163,11 +163,12 @@ pub static ALL: [&Setting; 16] = [
 ];
 
 /// Variables that are not settings, but known: of the launcher, the lab, the compiler wrappers, and the tests.
-const INTERNAL: [&str; 14] = [
+const INTERNAL: [&str; 15] = [
     OF_AGENTS,
     "CANELE_RECORD",
     "CANELE_TRACE_FD",
     "CANELE_PMI_SOCKET",
+    "CANELE_PROFILE_FD",
     "CANELE_REPORT_SOCKET",
     "CANELE_LAB",
     "CANELE_LAB_FOLDER",
