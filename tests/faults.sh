@@ -178,7 +178,7 @@ check "few descriptors are enough" "$right" "$(ulimit -Sn 64; timeout 60 "$prefi
 linked=$(CANELE_LOG=debug timeout 60 "$prefix/bin/mpiexec" -genv CANELE_RAILS tcp -n 2 "$work/collectives" 2>&1 >"$work/out")
 check "a log of links changes nothing else" "$(timeout 60 "$prefix/bin/mpiexec" -n 2 "$work/collectives")" "$(cat "$work/out")"
 check "it tells of each link that opens" "rank 0: tcp to 1, rank 1: tcp to 0" \
-    "$(sed -n 's/^canele: \(rank [01]\):.* the link is open peer=\([01]\) rail="tcp"$/\1: tcp to \2/p' <<<"$linked" | sort -u | paste -sd, | sed 's/,/, /')"
+    "$(sed -n 's/^canele: \(rank [01]\):.* the link is open peer=rank \([01]\) rail="tcp"$/\1: tcp to \2/p' <<<"$linked" | sort -u | paste -sd, | sed 's/,/, /')"
 check "a level that does not exist is named" 1 "$(CANELE_LOG=loud timeout 60 "$prefix/bin/mpiexec" -n 1 "$work/collectives" 2>&1 | grep -c 'CANELE_LOG=loud: one of off, error')"
 check "64 ranks run with 256 descriptors and keep that limit" "64 256" "$(ulimit -Sn 256; timeout 60 "$prefix/bin/mpiexec" -n 64 sh -c 'ulimit -Sn' | uniq -c | sed 's/^ *//')"
 (ulimit -n 24; timeout 20 "$prefix/bin/mpiexec" -n 16 true 2>"$work/err")
