@@ -160,6 +160,7 @@ const ANSWER_MAX: u64 = 1 << 20;
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
     use std::thread;
 
     use super::*;
@@ -208,17 +209,19 @@ mod tests {
     #[test]
     fn a_late_answer_is_not_taken_for_the_next() {
         let (ours, theirs) = UnixStream::pair().unwrap();
+        let (given_up, has_given_up) = mpsc::channel();
         let server = thread::spawn(move || {
             let mut count = 0;
             ReportSocket(theirs).serve(|| {
                 count += 1;
                 if count == 1 {
-                    thread::sleep(Duration::from_millis(120));
+                    has_given_up.recv().unwrap();
                 }
                 RankReport { notes: vec![count.to_string()], ..RankReport::default() }
             });
         });
         assert_eq!(ask_rank(&ours, 1, Duration::from_millis(20)), None);
+        given_up.send(()).unwrap();
         let second = ask_rank(&ours, 2, Duration::from_secs(20)).unwrap();
         assert_eq!(second.notes, ["2"]);
         drop(ours);
