@@ -43,7 +43,7 @@ check "a section that is refused says so" 1 \
 check "over TCP" " no errors" "$(run -genv CANELE_RAILS tcp -n 2 ./program)"
 
 # Kernels of the NAS Parallel Benchmarks, which compare their results with the specification's.
-mpifort -O2 -J "$work" -o nas "$nas"/{net_f08,random,ep,cg,mg,ft_known,ft,flow,lu,cells,bt,sp}.f90 "$nas"/{nas,is}.c -lm 2>log || cat log
+mpifort -O2 -J "$work" -o nas "$nas"/{net_f08,random,ep,cg,mg,ft_known,ft,flow,lu,cells,directions,bt,sp}.f90 "$nas"/{nas,is}.c -lm 2>log || cat log
 check "kernels of class S through mpi_f08" "8 right" \
     "$(run -n 4 ./nas 0 0/0 1/0 2/0 3/0 4/0 5/0 6/0 7/0 | grep -c '"median_us"') right"
 

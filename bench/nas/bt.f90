@@ -4,6 +4,7 @@ module bt
   use random, only: real8
   use flow
   use cells
+  use directions
   implicit none
   private
   public :: bt_run
@@ -22,87 +23,48 @@ module bt
     1.4233597229287254e+03_real8, 9.9330522590150238e+01_real8, 3.5646025644535285e+02_real8, 3.2485447959084092e+02_real8, &
     3.2707541254659363e+03_real8, 5.2969847140936856e+01_real8, 4.4632896115670668_real8, 1.3122573342210174e+01_real8, &
     1.2006925323559144e+01_real8, 1.2459576151035986e+02_real8], [10, 4])
-  integer, parameter :: passed = 30 ! numbers of a line that the next cell needs
+  integer, parameter :: passed = 30, returned = 5 ! numbers of a line that the next cell needs, and the one before
   real(real8) :: dt
   ! Upper blocks and right sides of the lines of a cell, after elimination.
   real(real8), allocatable :: upper(:, :, :, :, :)
-  real(real8), allocatable, asynchronous :: from_line(:, :), to_line(:, :)
 contains
   subroutine bt_run(problem, seconds, right)
     integer, intent(in) :: problem
     real(real8), intent(out) :: seconds
     integer, intent(out) :: right
-    real(real8) :: began, found(10)
-    integer :: step
     dt = time_steps(problem)
     call take_cells(sides(problem))
     allocate(upper(5, 5, widest, widest**2, 0:slices - 1))
-    allocate(from_line(passed, widest**2), to_line(passed, widest**2))
-    call start_state()
-    call advance()
-    call start_state()
-    call net_barrier()
-    began = net_now()
-    do step = 1, steps(problem)
-      call advance()
-    end do
-    call compute_residuals()
-    found = norms()
-    seconds = net_now() - began
-    right = merge(1, 0, all(abs((found - known(:, problem)) / known(:, problem)) <= 1e-8_real8))
-    deallocate(upper, from_line, to_line)
+    call measure_steps(steps(problem), passed, known(:, problem), advance, seconds, right)
+    deallocate(upper)
     call leave_cells()
   end subroutine
 
   subroutine advance()
-    integer :: c, d
-    call compute_residuals()
-    do c = 0, slices - 1
-      own(c)%r = dt * own(c)%r
-    end do
+    integer :: d
+    call begin_step(dt)
     do d = 1, 3
-      call sweep(d)
+      call sweep(d, eliminate, passed, substitute, returned)
     end do
     call add_residuals()
   end subroutine
 
-  ! Solves all lines along a dimension: elimination from the first slice on, then substitution from the last one back.
-  subroutine sweep(d)
-    integer, intent(in) :: d
-    integer :: slice, c, count, others(2)
-    others = others_of(d)
-    do slice = 0, slices - 1
-      c = cell_in(d, slice)
-      count = product(own(c)%n(others))
-      if (slice > 0) call net_irecv(from_line, passed * count, previous(d), 30 + d)
-      call net_wait()
-      call eliminate(own(c), c, d)
-      if (slice < slices - 1) call net_isend(to_line, passed * count, next(d), 30 + d)
-    end do
-    do slice = slices - 1, 0, -1
-      c = cell_in(d, slice)
-      count = product(own(c)%n(others))
-      if (slice < slices - 1) call net_irecv(from_line, 5 * count, next(d), 40 + d)
-      call net_wait()
-      call substitute(own(c), c, d, from_line, to_line)
-      if (slice > 0) call net_isend(to_line, 5 * count, previous(d), 40 + d)
-    end do
-    call net_wait()
-  end subroutine
-
-  subroutine eliminate(one, c, d)
+  subroutine eliminate(one, c, d, arrived, leaving)
     type(cell), intent(inout) :: one
     integer, intent(in) :: c, d
+    real(real8), intent(in) :: arrived(*)
+    real(real8), intent(inout) :: leaving(*)
     real(real8) :: state(5, -1:widest + 2), x(5, widest), before(5, 6), rows(5, 11)
-    integer :: i, j, k, line, others(2)
+    integer :: i, j, k, line, first, others(2)
     others = others_of(d)
     line = 0
     do k = 1, one%n(others(2))
       do j = 1, one%n(others(1))
+        first = passed * line
         line = line + 1
         call take_line(one, d, j, k, state, x)
         before = 0
-        if (one%place(d) > 0) before = reshape(from_line(:, line), [5, 6])
+        if (one%place(d) > 0) before = reshape(arrived(first + 1:first + passed), [5, 6])
         do i = 1, one%n(d)
           ! Columns 1 to 5: the diagonal block; 6 to 10: the upper one; 11: the right side.
           call make_row(state(:, i - 1:i + 1), d, one%before(d) + i, before, x(:, i), rows)
@@ -111,7 +73,7 @@ contains
           upper(:, :, i, line, c) = rows(:, 6:10)
           x(:, i) = rows(:, 11)
         end do
-        to_line(:, line) = reshape(before, [passed])
+        leaving(first + 1:first + passed) = reshape(before, [passed])
         call put_line(one, d, j, k, x)
       end do
     end do
@@ -156,28 +118,29 @@ contains
     end do
   end subroutine
 
-  subroutine substitute(one, c, d, after_lines, first_of_lines)
+  subroutine substitute(one, c, d, arrived, leaving)
     type(cell), intent(inout) :: one
     integer, intent(in) :: c, d
-    real(real8), intent(in) :: after_lines(5, *)
-    real(real8), intent(inout) :: first_of_lines(5, *)
+    real(real8), intent(in) :: arrived(*)
+    real(real8), intent(inout) :: leaving(*)
     real(real8) :: state(5, -1:widest + 2), x(5, widest), after(5)
-    integer :: i, j, k, line, m, others(2)
+    integer :: i, j, k, line, first, m, others(2)
     others = others_of(d)
     line = 0
     do k = 1, one%n(others(2))
       do j = 1, one%n(others(1))
+        first = returned * line
         line = line + 1
         call take_line(one, d, j, k, state, x)
         after = 0
-        if (one%place(d) < slices - 1) after = after_lines(:, line)
+        if (one%place(d) < slices - 1) after = arrived(first + 1:first + returned)
         do i = one%n(d), 1, -1
           do m = 1, 5
             x(:, i) = x(:, i) - upper(:, m, i, line, c) * after(m)
           end do
           after = x(:, i)
         end do
-        first_of_lines(:, line) = after
+        leaving(first + 1:first + returned) = after
         call put_line(one, d, j, k, x)
       end do
     end do

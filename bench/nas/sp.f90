@@ -4,6 +4,7 @@ module sp
   use random, only: real8
   use flow
   use cells
+  use directions
   implicit none
   private
   public :: sp_run
@@ -23,49 +24,31 @@ module sp
     5.643482272596e+01_real8, 9.810006190188e-03_real8, 1.022827905670e-03_real8, 1.720597911692e-03_real8, &
     1.694479428231e-03_real8, 1.847456263981e-02_real8], [10, 4])
   real(real8), parameter :: root = sqrt(0.5_real8)
-  integer, parameter :: passed = 22 ! numbers of a line that the next cell needs
+  integer, parameter :: passed = 22, returned = 10 ! numbers of a line that the next cell needs, and the one before
   ! Speed by which each component moves beside the flow, and the factor that it has.
   integer, parameter :: factor_of(5) = [1, 1, 1, 2, 3]
   real(real8) :: dt
   ! Two upper diagonals of three factors, after elimination.
   real(real8), allocatable :: upper(:, :, :, :, :)
-  real(real8), allocatable, asynchronous :: from_line(:, :), to_line(:, :)
 contains
   subroutine sp_run(problem, seconds, right)
     integer, intent(in) :: problem
     real(real8), intent(out) :: seconds
     integer, intent(out) :: right
-    real(real8) :: began, found(10)
-    integer :: step
     dt = time_steps(problem)
     call take_cells(sides(problem))
     allocate(upper(2, 3, widest, widest**2, 0:slices - 1))
-    allocate(from_line(passed, widest**2), to_line(passed, widest**2))
-    call start_state()
-    call advance()
-    call start_state()
-    call net_barrier()
-    began = net_now()
-    do step = 1, steps(problem)
-      call advance()
-    end do
-    call compute_residuals()
-    found = norms()
-    seconds = net_now() - began
-    right = merge(1, 0, all(abs((found - known(:, problem)) / known(:, problem)) <= 1e-8_real8))
-    deallocate(upper, from_line, to_line)
+    call measure_steps(steps(problem), passed, known(:, problem), advance, seconds, right)
+    deallocate(upper)
     call leave_cells()
   end subroutine
 
   subroutine advance()
-    integer :: c, d
-    call compute_residuals()
-    do c = 0, slices - 1
-      own(c)%r = dt * own(c)%r
-    end do
+    integer :: d
+    call begin_step(dt)
     call change_variables(0)
     do d = 1, 3
-      call sweep(d)
+      call sweep(d, eliminate, passed, substitute, returned)
       call change_variables(d)
     end do
     call add_residuals()
@@ -131,48 +114,27 @@ contains
     sound_of = sqrt(c1 * c2 * (u(5) - 0.5_real8 * sum(u(2:4)**2) / u(1)) / u(1))
   end function
 
-  ! Solves all lines along a dimension: elimination from the first slice on, then substitution from the last one back.
-  subroutine sweep(d)
-    integer, intent(in) :: d
-    integer :: slice, c, count, others(2)
-    others = others_of(d)
-    do slice = 0, slices - 1
-      c = cell_in(d, slice)
-      count = product(own(c)%n(others))
-      if (slice > 0) call net_irecv(from_line, passed * count, previous(d), 30 + d)
-      call net_wait()
-      call eliminate(own(c), c, d)
-      if (slice < slices - 1) call net_isend(to_line, passed * count, next(d), 30 + d)
-    end do
-    do slice = slices - 1, 0, -1
-      c = cell_in(d, slice)
-      count = product(own(c)%n(others))
-      if (slice < slices - 1) call net_irecv(from_line, 10 * count, next(d), 40 + d)
-      call net_wait()
-      call substitute(own(c), c, d, from_line, to_line)
-      if (slice > 0) call net_isend(to_line, 10 * count, previous(d), 40 + d)
-    end do
-    call net_wait()
-  end subroutine
-
-  subroutine eliminate(one, c, d)
+  subroutine eliminate(one, c, d, arrived, leaving)
     type(cell), intent(inout) :: one
     integer, intent(in) :: c, d
+    real(real8), intent(in) :: arrived(*)
+    real(real8), intent(inout) :: leaving(*)
     real(real8) :: state(5, -1:widest + 2), x(5, widest)
     ! Of the two rows before: upper diagonals of each factor, and right sides.
     real(real8) :: diagonals(2, 3, 2), rights(5, 2), rows(5, 3)
-    integer :: i, j, k, m, line, others(2)
+    integer :: i, j, k, m, line, first, others(2)
     others = others_of(d)
     line = 0
     do k = 1, one%n(others(2))
       do j = 1, one%n(others(1))
+        first = passed * line
         line = line + 1
         call take_line(one, d, j, k, state, x)
         diagonals = 0
         rights = 0
         if (one%place(d) > 0) then
-          diagonals = reshape(from_line(1:12, line), [2, 3, 2])
-          rights = reshape(from_line(13:22, line), [5, 2])
+          diagonals = reshape(arrived(first + 1:first + 12), [2, 3, 2])
+          rights = reshape(arrived(first + 13:first + passed), [5, 2])
         end if
         do i = 1, one%n(d)
           call make_rows(state(:, i - 1:i + 1), d, one%before(d) + i, rows)
@@ -189,8 +151,8 @@ contains
           rights = reshape([rights(:, 2), x(:, i)], [5, 2])
           upper(:, :, i, line, c) = rows(4:5, :)
         end do
-        to_line(1:12, line) = reshape(diagonals, [12])
-        to_line(13:22, line) = reshape(rights, [10])
+        leaving(first + 1:first + 12) = reshape(diagonals, [12])
+        leaving(first + 13:first + passed) = reshape(rights, [10])
         call put_line(one, d, j, k, x)
       end do
     end do
@@ -247,26 +209,27 @@ contains
     spreading = diffusion(d) + max(4 / 3.0_real8 * friction_of, c1 * 1.4_real8 * friction_of, friction_of)
   end function
 
-  subroutine substitute(one, c, d, after_lines, first_of_lines)
+  subroutine substitute(one, c, d, arrived, leaving)
     type(cell), intent(inout) :: one
     integer, intent(in) :: c, d
-    real(real8), intent(in) :: after_lines(5, 2, *)
-    real(real8), intent(inout) :: first_of_lines(5, 2, *)
+    real(real8), intent(in) :: arrived(*)
+    real(real8), intent(inout) :: leaving(*)
     real(real8) :: state(5, -1:widest + 2), x(5, widest), after(5, 2)
-    integer :: i, j, k, line, others(2)
+    integer :: i, j, k, line, first, others(2)
     others = others_of(d)
     line = 0
     do k = 1, one%n(others(2))
       do j = 1, one%n(others(1))
+        first = returned * line
         line = line + 1
         call take_line(one, d, j, k, state, x)
         after = 0
-        if (one%place(d) < slices - 1) after = after_lines(:, :, line)
+        if (one%place(d) < slices - 1) after = reshape(arrived(first + 1:first + returned), [5, 2])
         do i = one%n(d), 1, -1
           x(:, i) = x(:, i) - upper(1, factor_of, i, line, c) * after(:, 1) - upper(2, factor_of, i, line, c) * after(:, 2)
           after = reshape([x(:, i), after(:, 1)], [5, 2])
         end do
-        first_of_lines(:, :, line) = after
+        leaving(first + 1:first + returned) = reshape(after, [returned])
         call put_line(one, d, j, k, x)
       end do
     end do

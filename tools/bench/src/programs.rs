@@ -179,13 +179,25 @@ const FORTRAN: [FortranProgram; 1] = [FortranProgram {
     name: "nas",
     c: &["nas", "is", "net"],
     fortran: &[
-        "net", "random", "ep", "cg", "mg", "ft_known", "ft", "flow", "lu", "cells", "bt", "sp",
+        "net",
+        "random",
+        "ep",
+        "cg",
+        "mg",
+        "ft_known",
+        "ft",
+        "flow",
+        "lu",
+        "cells",
+        "directions",
+        "bt",
+        "sp",
     ],
 }];
 /// The compiler whose library the linker gets.
 const GFORTRAN: &str = "gfortran";
 
-const SOURCES: [(&str, &str); 51] = [
+const SOURCES: [(&str, &str); 52] = [
     ("clock.h", include_str!("../../../bench/clock.h")),
     ("samples.h", include_str!("../../../bench/samples.h")),
     ("program.h", include_str!("../../../bench/program.h")),
@@ -235,6 +247,7 @@ const SOURCES: [(&str, &str); 51] = [
     ("nas/flow.f90", include_str!("../../../bench/nas/flow.f90")),
     ("nas/lu.f90", include_str!("../../../bench/nas/lu.f90")),
     ("nas/cells.f90", include_str!("../../../bench/nas/cells.f90")),
+    ("nas/directions.f90", include_str!("../../../bench/nas/directions.f90")),
     ("nas/bt.f90", include_str!("../../../bench/nas/bt.f90")),
     ("nas/sp.f90", include_str!("../../../bench/nas/sp.f90")),
 ];
