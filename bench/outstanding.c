@@ -197,23 +197,17 @@ static double ibcast(int n) {
     return MPI_Wtime() - begin;
 }
 
-static double cancelled(int n) {
+static double cancelled(int n, void (*complete)(int)) {
     if (rank == 1) return 0;
     double begin = MPI_Wtime();
     post(n);
     for (int i = 0; i < n; i++) MPI_Cancel(&requests[i]);
-    by_waitall(n);
+    complete(n);
     return MPI_Wtime() - begin;
 }
 
-static double cancelled_waitany(int n) {
-    if (rank == 1) return 0;
-    double begin = MPI_Wtime();
-    post(n);
-    for (int i = 0; i < n; i++) MPI_Cancel(&requests[i]);
-    by_waitany(n);
-    return MPI_Wtime() - begin;
-}
+static double cancelled_waitall(int n) { return cancelled(n, by_waitall); }
+static double cancelled_waitany(int n) { return cancelled(n, by_waitany); }
 
 static double freed(int n) {
     if (rank == 1) {
@@ -361,7 +355,7 @@ static const struct {
              {"iallreduce_waitany", iallreduce_waitany},
              {"iallreduce_wait", iallreduce_wait},
              {"ibcast_waitall", ibcast},
-             {"cancelled_waitall", cancelled},
+             {"cancelled_waitall", cancelled_waitall},
              {"cancelled_waitany", cancelled_waitany},
              {"freed", freed},
              {"issend_waitall", issend_waitall},

@@ -3,6 +3,7 @@
 # bench.sh PREFIX
 set -Eeuo pipefail
 prefix=$1
+bench=$(cd "$(dirname "$0")/../bench" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'echo "bench.sh: line $LINENO failed"; tail -3 "$work/progress"' ERR
@@ -32,6 +33,12 @@ timeout 120 "$canele" bench burst --seconds 0.01 --messages 100 --sizes 8 --outp
 grep -q ' 8 B' table
 timeout 120 "$canele" bench oversubscribed --ranks 2,3 --seconds 0.01 --output "$work" >table 2>progress
 [ "$(grep -c 'ping-pong of pairs' table)" = 2 ]
+# The one that is no command counts what a call costs beside many outstanding requests.
+"$prefix/bin/mpicc" -Wall -Werror -O1 "$bench/outstanding.c" -o outstanding
+timeout 120 "$prefix/bin/mpiexec" -n 2 ./outstanding 50 100 >table 2>progress
+cases=$(grep -c '"n": 50,' table)
+[ "$cases" -gt 20 ]
+[ "$(grep -c '"n": 100,' table)" = "$cases" ]
 
 # The experiments on the send queue, with small parameters: a table, a complete document, and a plot each.
 experiment() { # name, word in the table, cases, arguments
