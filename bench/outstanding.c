@@ -143,19 +143,12 @@ static double waitany_reposted(int n) {
 }
 
 /* The pattern of an array without gaps: the last request takes the place of the one that has ended. */
-static double waitany_compacted(int n) {
+static void by_waitany_compacted(int n) {
     int index;
-    if (rank == 1) {
-        await_word();
-        for (int i = 0; i < n; i++) send_one(i);
-        return 0;
-    }
-    post(n);
-    double begin = MPI_Wtime();
-    give_word();
     for (int left = n; left > 0; requests[index] = requests[--left]) MPI_Waitany(left, requests, &index, MPI_STATUS_IGNORE);
-    return MPI_Wtime() - begin;
 }
+
+static double waitany_compacted(int n) { return all_at_once(n, by_waitany_compacted); }
 
 static double persistent(int n) {
     if (rank == 1) {

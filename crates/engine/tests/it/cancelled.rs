@@ -1,7 +1,7 @@
 //! Cancelled sends: each message is received or dropped, whatever the links do. The model of matching decides which.
 
 use engine::{Outcome, PeerError, Selector, SendMode};
-use wire::{Capabilities, Frame, packet};
+use wire::{Frame, packet};
 
 use testing::{Random, seeds};
 
@@ -10,22 +10,16 @@ use crate::network::{
     SLOW_TWO_LINKS, Send, Shape, SimulatedNetwork, TWO_LINKS, peer_id,
 };
 
-/// Returns the shape with links that reopen, and replay what was lost.
-const fn reopening(shape: Shape) -> Shape {
-    let capabilities = Capabilities { replay: true, reopens: true, ..shape.capabilities };
-    Shape { capabilities, ..shape }
-}
-
 const SHAPES: [Shape; 9] = [
     NEAR,
     GRANTED,
-    reopening(NEAR),
-    reopening(LONG_ROUND_TRIP),
-    reopening(SLOW),
-    reopening(TWO_LINKS),
-    reopening(AHEAD_TWO_LINKS),
-    reopening(SLOW_TWO_LINKS),
-    Shape { links: 3, ..reopening(SCARCE_TWO_LINKS) },
+    NEAR.reopening(),
+    LONG_ROUND_TRIP.reopening(),
+    SLOW.reopening(),
+    TWO_LINKS.reopening(),
+    AHEAD_TWO_LINKS.reopening(),
+    SLOW_TWO_LINKS.reopening(),
+    Shape { links: 3, ..SCARCE_TWO_LINKS.reopening() },
 ];
 
 #[test]

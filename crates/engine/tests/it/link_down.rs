@@ -1,8 +1,6 @@
 //! Links that are cut and reopen.
 
 use engine::{Outcome, strategy};
-use wire::Capabilities;
-
 use testing::{Random, seeds};
 
 use crate::network::{
@@ -10,21 +8,15 @@ use crate::network::{
     SimulatedNetwork, TWO_LINKS,
 };
 
-/// Returns the shape with links that reopen. One end wants that, the other has no reason to.
-const fn reopening(shape: Shape) -> Shape {
-    let capabilities = Capabilities { replay: true, reopens: true, ..shape.capabilities };
-    Shape { capabilities, ..shape }
-}
-
 const REOPENING: [Shape; 8] = [
-    reopening(NEAR),
-    reopening(LONG_ROUND_TRIP),
-    reopening(SLOW),
-    reopening(TWO_LINKS),
-    reopening(AHEAD_TWO_LINKS),
-    reopening(SLOW_TWO_LINKS),
-    Shape { links: 3, ..reopening(TWO_LINKS) },
-    reopening(SCARCE_TWO_LINKS),
+    NEAR.reopening(),
+    LONG_ROUND_TRIP.reopening(),
+    SLOW.reopening(),
+    TWO_LINKS.reopening(),
+    AHEAD_TWO_LINKS.reopening(),
+    SLOW_TWO_LINKS.reopening(),
+    Shape { links: 3, ..TWO_LINKS.reopening() },
+    SCARCE_TWO_LINKS.reopening(),
 ];
 
 #[test]

@@ -34,6 +34,12 @@ pub struct Other {
 }
 
 impl Shape {
+    /// Returns the shape with links that reopen, and replay what was lost. One end wants that, the other has no reason to.
+    pub const fn reopening(self) -> Self {
+        let capabilities = Capabilities { replay: true, reopens: true, ..self.capabilities };
+        Self { capabilities, ..self }
+    }
+
     /// Properties of one of the links.
     pub fn of_link(self, link: usize) -> Self {
         match self.other {
