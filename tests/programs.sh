@@ -7,7 +7,7 @@ cd "$(dirname "$0")"
 prefix=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-for program in collectives nonblocking large layouts point_to_point objects rare_functions unsupported bad_input wrong_arguments tool topologies neighbours intercomms mismatch mad_pack mad_misuse joins threads vcis together bits refused operations requests outstanding cancelled windows windows_wrong windows_many windows_threads files; do
+for program in collectives nonblocking large layouts point_to_point objects rare_functions unsupported bad_input wrong_arguments tool topologies neighbours intercomms mismatch mad_pack mad_misuse joins threads vcis together bits refused operations requests outstanding cancelled generalized windows windows_wrong windows_many windows_threads files; do
     "$prefix/bin/mpicc" -Wall -Werror -O1 "programs/$program.c" -o "$work/$program" -ldl
 done
 for program in collectives nonblocking objects neighbours intercomms; do
@@ -75,6 +75,8 @@ for rails in shm tcp quic shm+tcp; do go -genv CANELE_RAILS $rails -n 2 "$work/c
 go -n 4 "$work/cancelled" "$work"
 go -genv CANELE_VCIS 4 -genv CANELE_RAILS tcp -n 3 "$work/cancelled" "$work"
 go -n 2 sh -c "CANELE_SITE=s\$PMI_RANK exec '$work/cancelled' '$work'"
+# Generalized requests.
+for vcis in 1 4; do for ranks in 1 2; do go -genv CANELE_VCIS $vcis -n $ranks "$work/generalized" "${CANELE_SEED:-1}"; done; done
 # Many outstanding requests.
 for vcis in 1 4; do for ranks in 1 3; do go -genv CANELE_VCIS $vcis -n $ranks "$work/outstanding" "${CANELE_SEED:-1}"; done; done
 # Communicators in several VCIs.

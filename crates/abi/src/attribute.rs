@@ -296,12 +296,7 @@ fn deleted(attribute: &Attribute, owner: RawHandle) -> Result<()> {
 }
 
 fn callback_result(code: c_int) -> Result<()> {
-    if code == 0 {
-        return Ok(());
-    }
-    let mut error = class(ErrorClass::Other, format!("an attribute callback returned {code}"));
-    error.code = Some(code);
-    Err(error)
+    crate::error::callback_result("an attribute callback", code)
 }
 
 /// The place of a predefined attribute's value; none inside when it has none, none outside when the

@@ -175,6 +175,11 @@ impl StatusOut {
         }
     }
 
+    /// The address of the status, or of another if it is ignored.
+    pub fn or(self, other: &mut Status) -> *mut Status {
+        if self.0.is_null() { other } else { self.0 }
+    }
+
     /// Writes all fields of a status unless it is ignored.
     #[inline(always)]
     pub fn put(self, status: impl FnOnce() -> Status) {
@@ -200,7 +205,8 @@ impl Statuses {
         Self { first: NonNull::new(first), len }
     }
 
-    /// [`Statuses::fill`] without a check of the index, which costs MPI_Waitall 9 instructions for each request, of 22.
+    /// Writes the status at an index, unless statuses are ignored. Its error field stays as it is (MPI-5.0 §3.2.5),
+    /// unless the request was inactive. A check of the index would cost MPI_Waitall 9 instructions for each request, of 22.
     ///
     /// # Safety
     /// The index is below the length of the array.
@@ -218,12 +224,11 @@ impl Statuses {
         }
     }
 
-    /// Writes the status at an index, unless statuses are ignored. Its error field stays as it is (MPI-5.0 §3.2.5),
-    /// unless the request was inactive.
-    pub fn fill(self, index: usize, status: &request::Status) {
+    /// The place of the status at an index.
+    pub fn at(self, index: usize) -> StatusOut {
         self.check(index);
-        // SAFETY: the index is below the length.
-        unsafe { self.fill_unchecked(index, status) };
+        let place = |first: NonNull<Status>| first.as_ptr().wrapping_add(index);
+        StatusOut(self.first.map_or(std::ptr::null_mut(), place))
     }
 
     /// Writes the error field of the status at an index, unless statuses are ignored.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::c_int;
+use std::fmt::Display;
 use std::io::{self, Write as _};
 use std::sync::{LazyLock, Mutex, MutexGuard};
 
@@ -96,7 +97,7 @@ pub(crate) fn raise(function: &'static str, on: On, error: Error) -> c_int {
     let handler = given.unwrap_or_else(of_found);
     let place = found.as_ref().map_or(String::new(), |(object, _)| place_of(*object));
     let text = format!("{function}: {error}{place}");
-    let code = error.code.unwrap_or_else(|| code_for(error.class, text.clone()));
+    let code = code_of_failure(&error, || text.clone());
     match handler {
         Errhandler::Return => code,
         Errhandler::Fatal | Errhandler::Abort => die(&text, code),
@@ -144,6 +145,11 @@ fn handler_of(error: &Error, on: On) -> Option<(Handle, Errhandler)> {
     })
 }
 
+/// The code of a failure: its own, or one by which `MPI_Error_string` finds a text.
+pub(crate) fn code_of_failure(error: &Error, text: impl FnOnce() -> String) -> c_int {
+    error.code.unwrap_or_else(|| code_for(error.class, text()))
+}
+
 /// A code for one failure, by which `MPI_Error_string` finds its text:
 /// `1 << 30 | number of the failure << 7 | class`. The class stays readable after the text is dropped.
 ///
@@ -161,6 +167,16 @@ pub(crate) fn code_for(class: ErrorClass, text: String) -> c_int {
     }
     codes.recent.push_back((code, text));
     code
+}
+
+/// The failure that a function of the application reports by its code.
+pub(crate) fn callback_result(function: impl Display, code: c_int) -> Result<()> {
+    if code == 0 {
+        return Ok(());
+    }
+    let mut error = class(ErrorClass::Other, format!("{function} returned {code}"));
+    error.code = Some(code);
+    Err(error)
 }
 
 /// The failure of a function that is not built yet.

@@ -1018,13 +1018,13 @@ pub unsafe extern "C" fn MPI_Graphdims_get(comm: RawHandle, nnodes: *mut c_int, 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Graphdims_get(comm: RawHandle, nnodes: *mut c_int, nedges: *mut c_int) -> c_int { finish("MPI_Graphdims_get", On::Comm(comm), || unsafe { topology::graphdims_get(comm, Out::new("nnodes", nnodes)?, Out::new("nedges", nedges)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Grequest_complete(_request: RawHandle) -> c_int { finish("MPI_Grequest_complete", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_Grequest_complete(request: RawHandle) -> c_int { finish("MPI_Grequest_complete", On::Process, || generalized::grequest_complete(request)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Grequest_complete(_request: RawHandle) -> c_int { finish("MPI_Grequest_complete", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_Grequest_complete(request: RawHandle) -> c_int { finish("MPI_Grequest_complete", On::Process, || generalized::grequest_complete(request)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Grequest_start(_query_fn: Function, _free_fn: Function, _cancel_fn: Function, _extra_state: *mut c_void, request: *mut RawHandle) -> c_int { finish_or("MPI_Grequest_start", On::Process, unsupported, || unsafe { unset(Out::optional(request), 0x180) }) }
+pub unsafe extern "C" fn MPI_Grequest_start(query_fn: Function, free_fn: Function, cancel_fn: Function, extra_state: *mut c_void, request: *mut RawHandle) -> c_int { finish_or("MPI_Grequest_start", On::Process, || unsafe { generalized::grequest_start(query_fn, free_fn, cancel_fn, extra_state, Out::new("request", request)?) }, || unsafe { unset(Out::optional(request), 0x180) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Grequest_start(_query_fn: Function, _free_fn: Function, _cancel_fn: Function, _extra_state: *mut c_void, request: *mut RawHandle) -> c_int { finish_or("MPI_Grequest_start", On::Process, unsupported, || unsafe { unset(Out::optional(request), 0x180) }) }
+pub unsafe extern "C" fn PMPI_Grequest_start(query_fn: Function, free_fn: Function, cancel_fn: Function, extra_state: *mut c_void, request: *mut RawHandle) -> c_int { finish_or("MPI_Grequest_start", On::Process, || unsafe { generalized::grequest_start(query_fn, free_fn, cancel_fn, extra_state, Out::new("request", request)?) }, || unsafe { unset(Out::optional(request), 0x180) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Group_compare(group1: RawHandle, group2: RawHandle, result: *mut c_int) -> c_int { finish("MPI_Group_compare", On::Process, || unsafe { group::group_compare(group1, group2, Out::new("result", result)?) }) }
 #[unsafe(no_mangle)]

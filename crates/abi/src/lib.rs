@@ -29,6 +29,7 @@ mod errhandler;
 mod error;
 mod file;
 mod fortran;
+mod generalized;
 #[rustfmt::skip]
 #[expect(clippy::undocumented_unsafe_blocks, reason = "generated: each kind of block has its reason at the head of the file")]
 mod generated;

@@ -350,6 +350,7 @@ fn exchange(send: &Send, receive: &Receive, status: StatusOut) -> Result<()> {
         | Request::Collective(_)
         | Request::Access(_)
         | Request::Transfer(_)
+        | Request::Generalized(_)
         | Request::Persistent(_) => None,
     };
     status.fill(&outcome);

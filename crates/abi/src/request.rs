@@ -4,19 +4,18 @@ use std::cell::Cell;
 use std::ffi::c_int;
 
 use handles::Handle;
-use mpi::request::{self, Ended, Peeked, several};
+use mpi::request::{self, Ended, Ending, Peeked, several};
 
 use crate::convention::*;
-use crate::error::code_for;
-use crate::world;
+use crate::error::code_of_failure;
+use crate::{generalized, world};
 
-/// Reports one request that has ended: its status, its handle, its error.
+/// Reports one request that has ended: its handle, its status, its error.
 fn settle(ended: Ended, request: InOut<RawHandle>, status: StatusOut) -> Result<()> {
-    status.fill(&ended.status);
     if ended.freed {
         request.put(REQUEST_NULL)?;
     }
-    ended.error.map_or(Ok(()), Err)
+    generalized::settle(ended, status)
 }
 
 /// The status of no operation: its error is MPI_SUCCESS, whatever was there (MPI-5.0 §3.7.3).
@@ -53,13 +52,13 @@ pub(crate) fn test(request: InOut<RawHandle>, flag: Out<c_int>, status: StatusOu
 /// Places for the statuses of several requests.
 struct Reports {
     statuses: Statuses,
-    /// The failures, with the places of their statuses.
-    failed: Vec<(usize, Error)>,
+    /// The endings that were no success, with the places of their statuses.
+    others: Vec<(usize, Ending)>,
 }
 
 impl Reports {
     fn new(statuses: Statuses) -> Self {
-        Self { statuses, failed: Vec::new() }
+        Self { statuses, others: Vec::new() }
     }
 
     /// Reports the end of a request in status `place`.
@@ -67,36 +66,43 @@ impl Reports {
     fn add(&mut self, place: usize, ended: Ended) {
         // SAFETY: there are as many statuses as requests, and each request is reported once.
         unsafe { self.statuses.fill_unchecked(place, &ended.status) };
-        if let Some(error) = ended.error {
-            self.fail(place, error);
+        match ended.ending {
+            Ending::Success => {}
+            other @ (Ending::Failed(_) | Ending::Generalized(_)) => self.defer(place, other),
         }
     }
 
     #[cold]
-    fn fail(&mut self, place: usize, error: Error) {
-        self.failed.push((place, error));
+    fn defer(&mut self, place: usize, ending: Ending) {
+        self.others.push((place, ending));
     }
 
     /// `MPI_ERR_IN_STATUS` when any of so many requests failed (MPI-5.0 §3.7.5). Only then are the error fields of the
     /// statuses written (MPI-5.0 §3.2.5).
     #[inline]
     fn result(self, reported: usize) -> Result<()> {
-        if self.failed.is_empty() { Ok(()) } else { Err(self.failure(reported)) }
+        if self.others.is_empty() { Ok(()) } else { self.settle(reported) }
     }
 
     #[cold]
-    fn failure(self, reported: usize) -> Error {
-        (0..reported).for_each(|place| self.statuses.set_error(place, 0));
-        for (place, error) in &self.failed {
-            self.statuses.set_error(*place, code_for(error.class, error.to_string()));
+    fn settle(self, reported: usize) -> Result<()> {
+        let mut failed = Vec::new();
+        for (place, ending) in self.others {
+            let result = match ending {
+                Ending::Success => Ok(()),
+                Ending::Failed(error) => Err(error),
+                Ending::Generalized(request) => generalized::end(&request, self.statuses.at(place)),
+            };
+            failed.extend(result.err().map(|error| (place, error)));
         }
-        let (on, text) = match self.failed.first() {
-            Some((_, first)) => (first.on, first.to_string()),
-            None => (None, String::new()),
-        };
-        let mut whole = class(ErrorClass::InStatus, text);
-        whole.on = on;
-        whole
+        let Some((_, first)) = failed.first() else { return Ok(()) };
+        (0..reported).for_each(|place| self.statuses.set_error(place, 0));
+        for (place, error) in &failed {
+            self.statuses.set_error(*place, code_of_failure(error, || error.to_string()));
+        }
+        let mut whole = class(ErrorClass::InStatus, first.to_string());
+        whole.on = first.on;
+        Err(whole)
     }
 }
 
@@ -154,8 +160,7 @@ fn any(
     match found {
         Some((at, ended)) => {
             index.put(at as c_int)?;
-            status.fill(&ended.status);
-            ended.error.map_or(Ok(true), Err)
+            generalized::settle(ended, status).map(|()| true)
         }
         None => {
             index.put(UNDEFINED)?;
@@ -218,13 +223,18 @@ pub(crate) fn startall(requests: &[Cell<Handle>]) -> Result<()> {
 }
 
 pub(crate) fn cancel(request: InOut<RawHandle>) -> Result<()> {
+    if generalized::cancel(request.get())? {
+        return Ok(());
+    }
     named("request", request::cancel(world::current()?, handle(request.get())))
 }
 
 pub(crate) fn request_free(request: InOut<RawHandle>) -> Result<()> {
+    if generalized::request_free(request)? {
+        return Ok(());
+    }
     named("request", request::free(world::current()?, handle(request.get())))?;
-    request.put(REQUEST_NULL)?;
-    Ok(())
+    request.put(REQUEST_NULL)
 }
 
 pub(crate) fn request_get_status(
@@ -237,10 +247,8 @@ pub(crate) fn request_get_status(
         return flag.put(1);
     }
     let outcome = named("request", request::peek(world::current()?, handle(request)))?;
-    if let Some(outcome) = &outcome {
-        status.fill(outcome);
-    }
-    flag.put(c_int::from(outcome.is_some()))
+    flag.put(c_int::from(outcome.is_some()))?;
+    outcome.map_or(Ok(()), |known| generalized::peek(handle(request), &known, status))
 }
 
 pub(crate) fn request_get_status_all(
@@ -253,7 +261,7 @@ pub(crate) fn request_get_status_all(
     flag.put(c_int::from(done))?;
     if done {
         for (index, peeked) in all.iter().enumerate() {
-            statuses.fill(index, &status_of(peeked));
+            generalized::peek(requests[index].get(), &status_of(peeked), statuses.at(index))?;
         }
     }
     Ok(())
@@ -268,13 +276,14 @@ pub(crate) fn request_get_status_any(
     let all = request::peek_all(world::current()?, requests)?;
     let ended = all.iter().position(|peeked| matches!(peeked, Peeked::Ended(_)));
     let none_active = all.iter().all(|peeked| *peeked == Peeked::Inactive);
+    index.put(ended.map_or(UNDEFINED, |at| at as c_int))?;
+    flag.put(c_int::from(ended.is_some() || none_active))?;
     if let Some(at) = ended {
-        status.fill(&status_of(&all[at]));
+        generalized::peek(requests[at].get(), &status_of(&all[at]), status)?;
     } else if none_active {
         settle_empty(status);
     }
-    index.put(ended.map_or(UNDEFINED, |at| at as c_int))?;
-    flag.put(c_int::from(ended.is_some() || none_active))
+    Ok(())
 }
 
 pub(crate) fn request_get_status_some(
@@ -292,7 +301,7 @@ pub(crate) fn request_get_status_some(
     let mut place = 0;
     for (index, peeked) in ended {
         indices.put(place, index as c_int)?;
-        statuses.fill(place, &status_of(peeked));
+        generalized::peek(requests[index].get(), &status_of(peeked), statuses.at(place))?;
         place += 1;
     }
     outcount.put(place as c_int)

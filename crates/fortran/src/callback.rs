@@ -147,24 +147,22 @@ pub(crate) fn error_handler_for<K: Handled>(procedure: Procedure) -> Callback {
     Callback(slot.map_or(ptr::null(), |slot| numbered!([K] error_handler)[slot]))
 }
 
-/// The state of a generalised request: its procedures, and the program's state.
+/// The state of a generalized request: its procedures, and the program's variable. As with MPICH and Open MPI, procedures
+/// may change the variable.
 pub(crate) struct Grequest {
     query: Procedure,
     free: Procedure,
     cancel: Procedure,
-    extra_state: isize,
+    extra_state: *const isize,
 }
 
 impl Grequest {
-    /// Reads the program's state.
-    pub(crate) unsafe fn take(
+    pub(crate) fn take(
         query: Procedure,
         free: Procedure,
         cancel: Procedure,
         extra_state: *const isize,
     ) -> CallbackState<Self> {
-        // SAFETY: Fortran passes the address of an integer.
-        let extra_state = unsafe { *extra_state };
         CallbackState::new(Self { query, free, cancel, extra_state })
     }
 }
@@ -228,7 +226,7 @@ pub(crate) unsafe extern "C" fn grequest_query(state: *mut Grequest, status: *mu
     // SAFETY: the state is that of a request that lives, and the program gave the procedure for queries.
     unsafe {
         let procedure: Query = transmute((*state).query);
-        procedure(&raw const (*state).extra_state, status, &mut code);
+        procedure((*state).extra_state, status, &mut code);
     }
     code
 }
@@ -240,7 +238,7 @@ pub(crate) unsafe extern "C" fn grequest_free(state: *mut Grequest) -> c_int {
     unsafe {
         let state = Box::from_raw(state);
         let procedure: Free = transmute(state.free);
-        procedure(&raw const state.extra_state, &mut code);
+        procedure(state.extra_state, &mut code);
     }
     code
 }
@@ -251,7 +249,7 @@ pub(crate) unsafe extern "C" fn grequest_cancel(state: *mut Grequest, complete: 
     // SAFETY: the state is that of a request that lives, and the program gave the procedure for cancelling.
     unsafe {
         let procedure: Cancel = transmute((*state).cancel);
-        procedure(&raw const (*state).extra_state, &complete, &mut code);
+        procedure((*state).extra_state, &complete, &mut code);
     }
     code
 }

@@ -1,6 +1,7 @@
 //! Requests: operations that one call starts and another completes (MPI-5.0 §3.7, §3.9).
 
 mod completion;
+pub mod generalized;
 mod named;
 mod registered;
 mod requests;
@@ -18,6 +19,7 @@ use crate::buffer::Flush;
 use crate::collective::{self, Collective, PendingCollective};
 use crate::comm::Comm;
 use crate::file::pending::PendingTransfer;
+use crate::generalized::GeneralizedRequest;
 use crate::point_to_point::{Receive, Send};
 use crate::process::Process;
 use crate::vci::Vci;
@@ -76,17 +78,50 @@ impl Status {
 pub struct Ended {
     /// Status for the caller.
     pub status: Status,
-    /// Error, if the operation failed.
-    pub error: Option<Error>,
+    /// Success or not.
+    pub ending: Ending,
     /// True if the handle was freed; false for a persistent request.
     pub freed: bool,
+}
+
+/// Success or failure of a request.
+#[derive(Clone, Debug)]
+pub enum Ending {
+    /// Well.
+    Success,
+    /// With an error.
+    Failed(Error),
+    /// Whatever the program's functions say, which are due once no lock is held.
+    Generalized(GeneralizedRequest),
+}
+
+impl Ending {
+    /// The error, if there is one.
+    pub fn error(self) -> Option<Error> {
+        match self {
+            Self::Failed(error) => Some(error),
+            Self::Success | Self::Generalized(_) => None,
+        }
+    }
+}
+
+impl From<Option<Error>> for Ending {
+    #[inline(always)]
+    fn from(error: Option<Error>) -> Self {
+        error.map_or(Self::Success, Self::Failed)
+    }
 }
 
 impl Ended {
     /// Success of a request that is not persistent.
     #[inline]
     fn of(status: Status) -> Self {
-        Self { status, error: None, freed: true }
+        Self { status, ending: Ending::Success, freed: true }
+    }
+
+    /// Success or failure of a request that is not persistent.
+    fn with(status: Status, error: Option<Error>) -> Self {
+        Self { status, ending: error.into(), freed: true }
     }
 }
 
@@ -107,6 +142,8 @@ pub enum Request {
     Access(Box<PendingAccess>),
     /// An operation on a file.
     Transfer(PendingTransfer),
+    /// An operation of the program's own.
+    Generalized(GeneralizedRequest),
     /// A persistent request.
     Persistent(Arc<Persistent>),
 }
@@ -185,6 +222,7 @@ impl Request {
             | Self::Collective(_)
             | Self::Access(_)
             | Self::Transfer(_)
+            | Self::Generalized(_)
             | Self::Persistent(_) => {
                 let stored = StoredRequest { request: self, is_listed: false, marks: None };
                 Ok(REQUESTS.of(vci).insert(stored)?)
@@ -206,32 +244,39 @@ impl Request {
                 let [receive, send] = &**parts;
                 receive.peek(vci, worker).and_then(|_| send.peek(vci, worker))?;
                 let (received, sent) = (receive.poll(vci, worker)?, send.poll(vci, worker)?);
-                Some(Ended { error: received.error.or(sent.error), ..received })
+                let error = received.ending.error().or(sent.ending.error());
+                Some(Ended::with(received.status, error))
             }
             Self::Flush(flush) => flush.is_done(vci, worker).then_some(Ended::of(Status::EMPTY)),
             Self::Collective(pending) => {
                 let error = pending.end()?;
-                Some(Ended { error, ..Ended::of(Status::EMPTY) })
+                Some(Ended::with(Status::EMPTY, error))
             }
             Self::Access(pending) => {
                 let error = pending.end(worker)?;
-                Some(Ended { error, ..Ended::of(Status::EMPTY) })
+                Some(Ended::with(Status::EMPTY, error))
             }
             Self::Transfer(pending) => {
                 let (bytes, error) = pending.end()?;
-                Some(Ended { error, ..Ended::of(Status { bytes, ..Status::EMPTY }) })
+                Some(Ended::with(Status { bytes, ..Status::EMPTY }, error))
             }
+            Self::Generalized(request) if request.is_freed() => {
+                let error = Error::new(ErrorClass::Request, "the generalized request is freed");
+                Some(Ended { freed: false, ..Ended::with(Status::EMPTY, Some(error)) })
+            }
+            Self::Generalized(request) => request.is_complete().then(|| {
+                let ending = Ending::Generalized(request.clone());
+                Ended { ending, ..Ended::of(Status::EMPTY) }
+            }),
             Self::Persistent(persistent) => {
                 let mut active = persistent.active();
                 let ended = match &*active {
-                    None => Ended { status: Status::INACTIVE, error: None, freed: false },
-                    Some(Active::Done(done)) => {
-                        Ended { status: done.status(), error: None, freed: false }
-                    }
+                    None => Ended { freed: false, ..Ended::of(Status::INACTIVE) },
+                    Some(Active::Done(done)) => Ended { freed: false, ..Ended::of(done.status()) },
                     Some(Active::Operation(operation)) => operation.poll(worker, false)?,
                     Some(Active::Collective(pending)) => {
                         let error = pending.end()?;
-                        Ended { status: Status::EMPTY, error, freed: false }
+                        Ended { freed: false, ..Ended::with(Status::EMPTY, error) }
                     }
                 };
                 *active = None;
@@ -255,6 +300,7 @@ impl Request {
             Self::Transfer(pending) => {
                 pending.end().map(|(bytes, _)| Status { bytes, ..Status::EMPTY })
             }
+            Self::Generalized(request) => request.is_complete().then_some(Status::EMPTY),
             Self::Persistent(persistent) => match &*persistent.active() {
                 None => Some(Status::INACTIVE),
                 Some(Active::Done(done)) => Some(done.status()),
@@ -273,7 +319,8 @@ impl Request {
             | Self::Flush(_)
             | Self::Collective(_)
             | Self::Access(_)
-            | Self::Transfer(_) => true,
+            | Self::Transfer(_)
+            | Self::Generalized(_) => true,
             Self::Persistent(persistent) => persistent.active().is_some(),
         }
     }
@@ -290,7 +337,8 @@ impl Request {
             | Self::Flush(_)
             | Self::Collective(_)
             | Self::Access(_)
-            | Self::Transfer(_) => Vec::new(),
+            | Self::Transfer(_)
+            | Self::Generalized(_) => Vec::new(),
             Self::Operation(operation) => vec![*operation],
             Self::Exchange(parts) => parts.iter().flat_map(Self::operations).collect(),
             Self::Persistent(persistent) => match &*persistent.active() {
@@ -317,7 +365,11 @@ impl Request {
             Self::Collective(_) => Some(COLLECTIVE),
             Self::Access(_) => Some("operation on a window"),
             Self::Transfer(_) => Some("operation on a file"),
-            Self::Done(_) | Self::Operation(_) | Self::Exchange(_) | Self::Flush(_) => None,
+            Self::Done(_)
+            | Self::Operation(_)
+            | Self::Exchange(_)
+            | Self::Flush(_)
+            | Self::Generalized(_) => None,
             Self::Persistent(persistent) => match &*persistent.active() {
                 Some(Active::Collective(_)) => Some(COLLECTIVE),
                 Some(Active::Done(_) | Active::Operation(_)) | None => None,
@@ -337,7 +389,7 @@ impl Operation {
     fn poll(&self, worker: &mut Worker, freed: bool) -> Option<Ended> {
         let completion = worker.take_or_await(self.op)?;
         let (status, error) = self.interpret(completion, worker);
-        Some(Ended { status, error, freed })
+        Some(Ended { status, ending: error.into(), freed })
     }
 
     fn peek(&self, worker: &mut Worker) -> Option<Status> {
@@ -420,6 +472,7 @@ impl Persistent {
             | Request::Flush(_)
             | Request::Access(_)
             | Request::Transfer(_)
+            | Request::Generalized(_)
             | Request::Persistent(_) => None,
         };
         Ok(())
@@ -481,7 +534,8 @@ fn startable(handle: Handle) -> Result<Startable> {
         | Request::Flush(_)
         | Request::Collective(_)
         | Request::Access(_)
-        | Request::Transfer(_) => Err(not_persistent()),
+        | Request::Transfer(_)
+        | Request::Generalized(_) => Err(not_persistent()),
     }
 }
 
@@ -537,8 +591,13 @@ fn act_on(
         }
         Named::Stored(vci) => {
             let mut requests = REQUESTS.of(vci).lock();
-            if let Some(kind) = requests.find(handle)?.request.unstoppable() {
+            let request = &requests.find(handle)?.request;
+            if let Some(kind) = request.unstoppable() {
                 return Err(begun(kind, what));
+            }
+            // The program's functions cancel and free it, unless it is freed.
+            if let Request::Generalized(_) = request {
+                return Err(unknown(handle));
             }
             find(&mut requests)?
         }

@@ -3,6 +3,7 @@ module callbacks
   use mpi
   implicit none
   integer :: handled = 0, copied = 0, deleted = 0
+  logical :: cancelled = .false.
 contains
   subroutine product_of(invec, inoutvec, length, datatype)
     integer :: length, datatype, invec(length), inoutvec(length)
@@ -28,6 +29,26 @@ contains
     deleted = deleted + 1
     ierror = MPI_SUCCESS
   end subroutine
+  subroutine query(extra_state, status, ierror)
+    integer(MPI_ADDRESS_KIND) :: extra_state
+    integer :: status(MPI_STATUS_SIZE), ierror
+    status(MPI_TAG) = int(extra_state)
+    call MPI_Status_set_elements(status, MPI_INTEGER, 5, ierror)
+    call MPI_Status_set_cancelled(status, cancelled, ierror)
+  end subroutine
+  subroutine release(extra_state, ierror)
+    integer(MPI_ADDRESS_KIND) :: extra_state
+    integer :: ierror
+    deleted = deleted + int(extra_state)
+    ierror = MPI_ERR_QUOTA
+  end subroutine
+  subroutine cancel(extra_state, complete, ierror)
+    integer(MPI_ADDRESS_KIND) :: extra_state
+    logical :: complete
+    integer :: ierror
+    cancelled = .not. complete
+    ierror = MPI_SUCCESS
+  end subroutine
 end module
 
 program module_mpi
@@ -40,6 +61,7 @@ program module_mpi
   call MPI_Comm_rank(MPI_COMM_WORLD, rank, ierr)
   call MPI_Comm_size(MPI_COMM_WORLD, size, ierr)
   call completion
+  call generalized
   call operations
   call errors
   call attributes
@@ -84,6 +106,25 @@ contains
     call expect(flag .and. index == MPI_UNDEFINED, 'MPI_Testany without requests')
     call MPI_Waitsome(3, requests, outcount, indices, MPI_STATUSES_IGNORE, ierr)
     call expect(outcount == MPI_UNDEFINED, 'MPI_Waitsome without requests')
+  end subroutine
+
+  ! The program's functions say how a generalized request ends.
+  subroutine generalized
+    integer :: request, status(MPI_STATUS_SIZE), elements
+    logical :: flag
+    call MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN, ierr)
+    call MPI_Grequest_start(query, release, cancel, 7_MPI_ADDRESS_KIND, request, ierr)
+    call MPI_Test(request, flag, status, ierr)
+    call expect(.not. flag, 'MPI_Test of a generalized request')
+    call MPI_Cancel(request, ierr)
+    call MPI_Grequest_complete(request, ierr)
+    call MPI_Wait(request, status, ierr)
+    call expect(ierr == MPI_ERR_QUOTA .and. request == MPI_REQUEST_NULL .and. deleted == 7, 'the function to free')
+    call MPI_Get_elements(status, MPI_INTEGER, elements, ierr)
+    call MPI_Test_cancelled(status, flag, ierr)
+    call expect(status(MPI_TAG) == 7 .and. elements == 5 .and. flag, 'the status of a generalized request')
+    deleted = 0
+    call MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL, ierr)
   end subroutine
 
   subroutine operations

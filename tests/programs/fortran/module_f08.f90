@@ -3,7 +3,8 @@ module callbacks
   use mpi_f08
   use, intrinsic :: iso_c_binding
   implicit none
-  integer :: handled = 0
+  integer :: handled = 0, freed = 0
+  logical :: cancelled = .false.
 contains
   subroutine sum_of(invec, inoutvec, len, datatype)
     type(c_ptr), value :: invec, inoutvec
@@ -20,6 +21,27 @@ contains
     integer :: error_code
     if (comm == MPI_COMM_WORLD .and. error_code /= MPI_SUCCESS) handled = handled + 1
   end subroutine
+  subroutine query(extra_state, status, ierror)
+    integer(MPI_ADDRESS_KIND) :: extra_state
+    type(MPI_Status) :: status
+    integer :: ierror
+    status%MPI_TAG = int(extra_state)
+    call MPI_Status_set_elements(status, MPI_INTEGER, 5, ierror)
+    call MPI_Status_set_cancelled(status, cancelled, ierror)
+  end subroutine
+  subroutine release(extra_state, ierror)
+    integer(MPI_ADDRESS_KIND) :: extra_state
+    integer :: ierror
+    freed = freed + int(extra_state)
+    ierror = MPI_SUCCESS
+  end subroutine
+  subroutine cancel(extra_state, complete, ierror)
+    integer(MPI_ADDRESS_KIND) :: extra_state
+    logical :: complete
+    integer :: ierror
+    cancelled = .not. complete
+    ierror = MPI_SUCCESS
+  end subroutine
 end module
 
 program module_mpi_f08
@@ -35,6 +57,7 @@ program module_mpi_f08
   call kept_sections
   call refused_sections
   call callbacks_of_it
+  call generalized
   call attributes
   call counts
   call older_part
@@ -139,6 +162,30 @@ contains
     call MPI_Error_class(ierror, class)
     call expect(class == MPI_ERR_BUFFER .and. all(b == 2), 'a refused section')
     call MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL)
+  end subroutine
+
+  ! The program's functions say how a generalized request ends.
+  subroutine generalized
+    type(MPI_Request) :: request, copy
+    type(MPI_Status) :: status
+    integer :: elements
+    logical :: flag
+    call MPI_Grequest_start(query, release, cancel, 7_MPI_ADDRESS_KIND, request)
+    call MPI_Test(request, flag, status)
+    call expect(.not. flag, 'MPI_Test of a generalized request')
+    call MPI_Cancel(request)
+    call MPI_Grequest_complete(request)
+    call MPI_Wait(request, status)
+    call expect(request == MPI_REQUEST_NULL .and. freed == 7, 'the function to free')
+    call MPI_Get_elements(status, MPI_INTEGER, elements)
+    call MPI_Test_cancelled(status, flag)
+    call expect(status%MPI_TAG == 7 .and. elements == 5 .and. flag, 'the status of a generalized request')
+    call MPI_Grequest_start(query, release, cancel, 8_MPI_ADDRESS_KIND, request)
+    copy = request
+    call MPI_Request_free(request)
+    call expect(request == MPI_REQUEST_NULL .and. freed == 7, 'a request freed before its end')
+    call MPI_Grequest_complete(copy)
+    call expect(freed == 15, 'its end')
   end subroutine
 
   subroutine callbacks_of_it

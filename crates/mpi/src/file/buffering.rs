@@ -335,7 +335,7 @@ impl BufferRound<'_> {
         let mut failed = None;
         let ended = request::wait_all(self.file.0.comm.process(), &messages.0, |index, ended| {
             report(index, ended.status.bytes);
-            failed = failed.take().or(ended.error);
+            failed = failed.take().or(ended.ending.error());
         });
         self.note(ended.and(failed.map_or(Ok(()), Err)));
     }

@@ -1,25 +1,19 @@
 //! Accesses to files that run on other threads.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::Arc;
 
-use engine::{EndMark, EndMarks, EndQueueId};
+use engine::{EndMark, EndQueueId};
 use handles::Handle;
 use progress::Worker;
 
+use crate::external_end::ExternalEnd;
 use crate::{Error, Result};
 
 /// An access that runs on a thread of the pool, and the file for its errors. Clones are the same access.
 #[derive(Clone, Debug)]
 pub struct PendingTransfer {
-    end: Arc<TransferEnd>,
+    end: Arc<ExternalEnd<Result<u64>>>,
     file: Handle,
-}
-
-#[derive(Debug, Default)]
-struct TransferEnd {
-    result: OnceLock<Result<u64>>,
-    /// Queues that are told of the end; used with the lock of the first VCI's worker.
-    marks: Mutex<EndMarks>,
 }
 
 impl PendingTransfer {
@@ -30,32 +24,27 @@ impl PendingTransfer {
     /// Records the result.
     pub(super) fn set(&self, result: Result<u64>) {
         // An access ends once.
-        let _ = self.end.result.set(result.map_err(|error| error.on(self.file)));
+        self.end.set(result.map_err(|error| error.on(self.file)));
     }
 
     /// Tells those who wait for it that it has a result.
     pub(super) fn announce(&self, worker: &mut Worker) {
-        self.marks().note(&mut worker.engine);
-        worker.engine.submit_event();
+        self.end.announce(worker);
     }
 
-    /// Lets a place enter a queue of the first VCI's worker at the end, or at once; see [`EndMarks::register`].
+    /// Lets a place enter a queue of the first VCI's worker at the end, or at once.
     pub(crate) fn register_end(&self, worker: &mut Worker, mark: EndMark) -> Option<u32> {
-        self.marks().register(&mut worker.engine, mark, self.end.result.get().is_some())
+        self.end.register(worker, mark)
     }
 
     /// Takes back [`PendingTransfer::register_end`], unless it has ended.
     pub(crate) fn forget_end(&self, worker: &mut Worker, queue: EndQueueId) {
-        self.marks().forget(&mut worker.engine, queue);
-    }
-
-    fn marks(&self) -> MutexGuard<'_, EndMarks> {
-        self.end.marks.lock().unwrap_or_else(PoisonError::into_inner)
+        self.end.forget(worker, queue);
     }
 
     /// The result, if the access has ended.
     pub(super) fn result(&self) -> Option<Result<u64>> {
-        self.end.result.get().cloned()
+        self.end.result().cloned()
     }
 
     /// Number of bytes moved and the error, if the access has ended.

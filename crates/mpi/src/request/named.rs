@@ -81,7 +81,7 @@ impl NamedOperation {
             return Ok(None);
         };
         let (status, error) = self.operation(note).interpret(completion, worker);
-        Ok(Some(Ended { status, error, freed: true }))
+        Ok(Some(Ended { status, ending: error.into(), freed: true }))
     }
 
     /// The status if it has ended, which is left as it is.

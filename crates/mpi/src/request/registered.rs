@@ -51,6 +51,7 @@ impl Request {
             Self::Collective(pending) => Registered::of(pending.register_end(worker, mark)),
             Self::Access(pending) => Registered::of(pending.register_end(worker, mark)),
             Self::Transfer(pending) => Registered::of(pending.register_end(worker, mark)),
+            Self::Generalized(request) => Registered::of(request.register_end(worker, mark)),
             Self::Persistent(persistent) => {
                 if let Some(active) = &*persistent.active() {
                     active.register_end(worker, mark);
@@ -69,6 +70,7 @@ impl Request {
             Self::Collective(pending) => pending.forget_end(worker, queue),
             Self::Access(pending) => pending.forget_end(worker, queue),
             Self::Transfer(pending) => pending.forget_end(worker, queue),
+            Self::Generalized(request) => request.forget_end(worker, queue),
             Self::Persistent(persistent) => match &*persistent.active() {
                 Some(Active::Operation(operation)) => {
                     worker.engine.forget_end_of(operation.op, queue);
