@@ -2,7 +2,8 @@
 
 Each procedure names what it makes of each argument (crates/fortran/src), by kind, direction and length. A procedure is there for
 mpif.h and the module mpi under four names, as compilers write them. The module mpi_f08 uses it too, as mpi_x_f08_, since its types
-and an absent error code are the same to a compiler. A procedure with choice buffers is there a second time, for descriptors.
+and an absent error code are the same to a compiler. A procedure with choice buffers is there a second time, for
+descriptors: as mpi_x_f08ts_, and under a name of C.
 """
 import model
 from fortran import (ADDRESSES, HANDLES, ONLY_F90, dummies, extent, has_sections, is_counted_status, is_kept, procedures, section_symbol,
@@ -19,8 +20,9 @@ use crate::argument::*;
 use crate::attribute::{self, KeyvalProcedures, KeyvalState, NewValue, ValueResult};
 use crate::callback::*;
 use crate::compiler::announce;
+use crate::descriptor::Descriptor;
 use crate::handle::*;
-use crate::section::{Descriptor, On, Section, raise};
+use crate::section::{On, Section, raise};
 use crate::text::*;
 
 procedures! {"""
@@ -187,7 +189,7 @@ def names(function, prefix, form):
     c, low = f"{prefix}{function.name}", f"{prefix.lower()}{symbol(function)}"
     match form:
         case "sections":
-            return f"[{c} {section_symbol(function, prefix.lower())}]"
+            return f"[{c} {section_symbol(function, prefix.lower())} {low}_f08ts_]"
         case "f08":
             return f"[{c} {low}_f08_]"
     more = [low, f"{low}__", low.upper()]

@@ -1,10 +1,12 @@
 """Fortran's side of the interface: mpif.h, and the modules mpi and mpi_f08, which users' compilers turn into .mod files.
 
 They only declare. What has an address in Fortran and none in C lies in the library under names of C. Procedures of mpi_f08 with
-choice buffers are BIND(C), so that the compiler passes descriptors as the Fortran standard lays them down.
+choice buffers are BIND(C), so that the compiler passes descriptors as the Fortran standard lays them down. For a compiler whose own
+descriptors the library reads, mpifort removes the BIND(C): the procedures then have the names that tools intercept, mpi_x_f08ts_. Where
+that compiler may pass a copy, mpifort leaves those alone that use the address after the call; a comment marks them.
 """
 import model
-from fortran import (HANDLES, ONLY_F90, dummies, has_sections, is_counted_status, is_kept, name_of, procedures, section_symbol)
+from fortran import (ADDRESSES, HANDLES, ONLY_F90, dummies, has_sections, is_counted_status, is_kept, name_of, procedures, section_symbol)
 
 KINDS = {"MPI_Aint": "MPI_ADDRESS_KIND", "MPI_Count": "MPI_COUNT_KIND", "MPI_Offset": "MPI_OFFSET_KIND"}
 # Declaration of each constant with an address: in mpif.h and mpi, and in mpi_f08.
@@ -122,10 +124,10 @@ def wrapped(head, words, tail):
     return [*lines, line + tail]
 
 
-def subroutine(name, parameters, bind=None, is_f08=False):
+def subroutine(name, parameters, bind=None, is_address_kept=False):
     """An interface body: name, and name, type, attributes and shape of each dummy argument."""
     names = [p[0] for p in parameters]
-    tail = f') &\n        BIND(C, NAME="{bind}")' if bind else ")"
+    tail = f') &\n        BIND(C, NAME="{bind}")' + " ! kept" * is_address_kept if bind else ")"
     out = wrapped(f"    SUBROUTINE {name}(", names, tail)
     used = {k for k in (*KINDS.values(), "MPI_STATUS_SIZE") for p in parameters if k in p[1] + p[3]}
     used |= {p[1][p[1].index("(") + 1:-1] for p in parameters if p[1].startswith(("TYPE(MPI_", "PROCEDURE("))}
@@ -188,7 +190,8 @@ def interfaces_f08():
                 parameters = dummy_arguments(function, is_f08=True)
                 if has_sections(function):
                     bind = section_symbol(function, prefix.lower())
-                    out += subroutine(f"{prefix}{function.name}_f08ts", parameters, bind)
+                    is_address_kept = is_kept(function) or bool(ADDRESSES.match(function.name))
+                    out += subroutine(f"{prefix}{function.name}_f08ts", parameters, bind, is_address_kept)
                 else:
                     out += subroutine(f"{prefix}{function.name}_f08", parameters)
             out.append("  END INTERFACE")

@@ -63,5 +63,5 @@ def symbol(function):
 
 
 def section_symbol(function, prefix):
-    """The C name of a procedure with choice buffers in mpi_f08."""
+    """The C name of a procedure with choice buffers in mpi_f08, where the compiler's own descriptors are not known."""
     return f"canele_{prefix}{symbol(function)}_f08ts"

@@ -76,6 +76,7 @@ for name in mpifort mpif90 mpif77; do wrapper $name FC gfortran "$fortran"; done
 # Compilers make their modules from these when mpifort first calls them.
 python3 api/generate.py fortran "$made/share/canele/fortran" "$version"
 mv "$made/share/canele/fortran/mpif.h" "$made/include/"
+install -m 644 packaging/sections.f90 "$made/share/canele/fortran/"
 for package in mpi mpi-fort canele-mad; do
     sed "s/@VERSION@/$version/" "packaging/$package.pc.in" >"$made/lib/pkgconfig/$package.pc"
 done

@@ -28,6 +28,8 @@ for compiler in gfortran gfortran-11 flang-new-19; do
             check "$program by $compiler on $ranks" " no errors" "$(run -n $ranks ./program)"
         done
     done
+    CANELE_FC=$compiler mpifort "$sources/intercepted.f90" -o intercepted >log 2>&1 || cat log
+    check "mpi_send_f08ts_ by $compiler" " no errors" "$(run -n 1 ./intercepted)"
 done
 cat >refused.f90 <<'F90'
 use mpi_f08
@@ -78,10 +80,23 @@ echo "TYPE(*) is not supported"
 exit 1
 SH
 chmod 755 failing
+# A compiler whose programs do not run has its descriptors turned into those of the standard.
+cat >unknown <<'SH'
+#!/bin/sh
+case "$*" in
+    --version) echo "Unknown Fortran 1.0" && exit ;;
+    *sections.f90*) exit 1 ;;
+esac
+exec gfortran "$@"
+SH
+chmod 755 unknown
+CANELE_FC=$work/unknown mpifort "$sources/module_f08.f90" languages.o -o unknown-program >log 2>&1 || cat log
+check "a compiler whose descriptors are not known" " no errors" "$(run -n 2 ./unknown-program)"
 check "a compiler too old" "mpifort: $work/failing does not compile the module mpi: TYPE(*) is not supported " \
     "$(CANELE_FC=$work/failing locked/bin/mpifort -c x.f90 2>&1)"
 
 # All that the modules declare is in the library.
+exported() { nm -D --defined-only "$prefix/lib/libmpifort_abi.so.1" | awk '{ print $3 }' | sort -u; }
 declared() { # names of procedures, functions and variables, as compilers write them
     sed -e '/ABSTRACT INTERFACE/,/END INTERFACE/d' -e ':more' -e '/&$/{N;s/&\n//;b more' -e '}' "$1" |
         sed -nE 's/.*BIND\(C, NAME="([a-z0-9_]+)"\).*/\1/p; t; s/^ *(PURE )?(SUBROUTINE|FUNCTION) +([A-Za-z0-9_]+).*/\L\3_/p'
@@ -89,8 +104,10 @@ declared() { # names of procedures, functions and variables, as compilers write 
 for module in mpi mpi_f08; do
     declared "$prefix/share/canele/fortran/$module.f90" | sort -u >declared
     check "what module $module declares" "some" "$([ "$(wc -l <declared)" -gt 800 ] && echo some)"
-    check "is in the library" "" "$(nm -D --defined-only "$prefix/lib/libmpifort_abi.so.1" | awk '{ print $3 }' | sort -u | comm -23 declared -)"
+    check "is in the library" "" "$(exported | comm -23 declared -)"
 done
+
+check "names that tools intercept" "" "$(exported | sed -nE 's/^canele_(p?mpi_.*_f08ts)$/\1_/p' | sort | comm -23 - <(exported))"
 
 # Wrong uses that a compiler can see are errors there.
 cat >wrong.f90 <<'F90'

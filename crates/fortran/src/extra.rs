@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 
 use crate::argument::alias;
 use crate::attribute::Word;
-use crate::section::Descriptor;
+use crate::descriptor::{Array, Descriptor};
 
 /// Defines functions that return a value, for C's `MPI_` and `PMPI_` form, each with further names.
 macro_rules! functions {
@@ -138,8 +138,8 @@ pmpi_status_f082f_ pmpi_status_f082f pmpi_status_f082f__ PMPI_STATUS_F082F pmpi_
 /// Keeps the compiler from holding a buffer in registers across the call.
 #[unsafe(no_mangle)]
 extern "C" fn mpi_f_sync_reg_(_: *mut c_void) {}
-alias! { mpi_f_sync_reg_: mpi_f_sync_reg mpi_f_sync_reg__ MPI_F_SYNC_REG canele_mpi_f_sync_reg_f08ts
-pmpi_f_sync_reg_ pmpi_f_sync_reg pmpi_f_sync_reg__ PMPI_F_SYNC_REG canele_pmpi_f_sync_reg_f08ts }
+alias! { mpi_f_sync_reg_: mpi_f_sync_reg mpi_f_sync_reg__ MPI_F_SYNC_REG canele_mpi_f_sync_reg_f08ts mpi_f_sync_reg_f08ts_
+pmpi_f_sync_reg_ pmpi_f_sync_reg pmpi_f_sync_reg__ PMPI_F_SYNC_REG canele_pmpi_f_sync_reg_f08ts pmpi_f_sync_reg_f08ts_ }
 
 /// The size of a variable, or of an element of an array.
 #[unsafe(no_mangle)]
@@ -150,11 +150,11 @@ unsafe extern "C" fn canele_mpi_sizeof_f08ts(
 ) {
     // SAFETY: Fortran passes a descriptor and the addresses of integers.
     unsafe {
-        *size = (*x).element() as c_int;
+        *size = Array::of(x).element as c_int;
         crate::argument::finish(0, ierror);
     }
 }
-alias! { canele_mpi_sizeof_f08ts: canele_pmpi_sizeof_f08ts canele_mpi_sizeof canele_pmpi_sizeof }
+alias! { canele_mpi_sizeof_f08ts: canele_pmpi_sizeof_f08ts mpi_sizeof_f08ts_ pmpi_sizeof_f08ts_ canele_mpi_sizeof canele_pmpi_sizeof }
 
 /// Defines the comparisons of handles in `mpi_f08`.
 macro_rules! comparisons {

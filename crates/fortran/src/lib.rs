@@ -6,7 +6,7 @@
 //! needed here, and none has to compile more than declarations.
 //!
 //! A Fortran compiler passes an argument by its address, an absent one as NULL, and the length of a text as a `size_t`
-//! behind all arguments. Procedures of `mpi_f08` with choice buffers are `BIND(C)` and get descriptors.
+//! behind all arguments. Procedures of `mpi_f08` with choice buffers get descriptors.
 #![expect(
     clashing_extern_declarations,
     reason = "the procedures name the types of C's parameters by those of their arguments"
@@ -16,6 +16,7 @@ mod argument;
 mod attribute;
 mod callback;
 mod compiler;
+mod descriptor;
 mod extra;
 #[rustfmt::skip]
 mod generated;

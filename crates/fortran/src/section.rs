@@ -1,4 +1,4 @@
-//! Choice buffers of `mpi_f08`: descriptors of arrays and their sections (MPI-5.0 §19.1.12).
+//! Choice buffers of `mpi_f08`: arrays and their sections (MPI-5.0 §19.1.12).
 //!
 //! A contiguous section is passed by its address. A call that ends when it returns gets a contiguous copy of any other
 //! section. A call that uses the buffer after it has returned gets a datatype that describes the section, where count
@@ -9,50 +9,13 @@ use std::sync::OnceLock;
 use std::{ptr, slice};
 
 use crate::argument::{Argument, Value};
+use crate::descriptor::{Array, Descriptor, Dimension};
 use crate::handle::{Datatype, Handle};
 use crate::sentinel;
 
-/// A descriptor of Fortran 2018 (`CFI_cdesc_t`), without the part that each compiler lays out in its own way.
-#[repr(C)]
-pub(crate) struct Descriptor {
-    address: *mut u8,
-    element: usize,
-    _version: c_int,
-    rank: u8,
-    _differs: [u8; 3],
-    dimensions: [Dimension; 0],
-}
-
-/// One dimension of an array.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Dimension {
-    _lower: isize,
-    extent: isize,
-    stride: isize,
-}
-
-impl Descriptor {
-    /// Size of an element in bytes.
-    pub(crate) fn element(&self) -> usize {
-        self.element
-    }
-
-    /// Address of the first element.
-    pub(crate) fn address(&self) -> *mut c_void {
-        self.address.cast()
-    }
-
-    /// Dimensions, the fastest first.
-    unsafe fn dimensions(&self) -> &[Dimension] {
-        // SAFETY: as many dimensions follow as the rank says.
-        unsafe { slice::from_raw_parts(self.dimensions.as_ptr(), self.rank.into()) }
-    }
-}
-
 /// A choice buffer as C gets it.
 pub(crate) struct Section {
-    descriptor: *const Descriptor,
+    array: Array,
     address: *mut c_void,
     /// A contiguous copy, if the call ends when it returns.
     copy: Option<Vec<u8>>,
@@ -66,10 +29,10 @@ impl Section {
     /// The address alone: the call uses one element at most, or none.
     pub(crate) unsafe fn address(descriptor: *const Descriptor) -> Self {
         // SAFETY: Fortran passes a descriptor.
+        let array = unsafe { Array::of(descriptor) };
         let (address, is_contiguous) =
-            unsafe { ((*descriptor).address.cast(), is_contiguous(descriptor)) };
-        let address = sentinel::buffer(address);
-        Self { descriptor, address, copy: None, is_written: false, datatype: None, is_contiguous }
+            (sentinel::buffer(array.address.cast()), array.is_contiguous());
+        Self { array, address, copy: None, is_written: false, datatype: None, is_contiguous }
     }
 
     /// A buffer of a call that ends when it returns, and may write to it.
@@ -78,7 +41,7 @@ impl Section {
         let mut section = unsafe { Self::address(descriptor) };
         if !section.is_contiguous {
             // SAFETY: the elements that a descriptor describes can be read.
-            let mut copy = unsafe { gathered(&*descriptor) };
+            let mut copy = unsafe { gathered(&section.array) };
             section.address = copy.as_mut_ptr().cast();
             (section.copy, section.is_written) = (Some(copy), is_written);
         }
@@ -90,7 +53,8 @@ impl Section {
         if self.is_contiguous { 0 } else { refused() }
     }
 
-    /// Describes a section by a datatype if it is not contiguous; returns an error code.
+    /// Describes a section by a datatype if it is not contiguous; returns an error code. Count and datatype are those of the
+    /// whole buffer.
     pub(crate) fn describe<N>(
         &mut self,
         count: &mut Value<N>,
@@ -99,14 +63,27 @@ impl Section {
     where
         Value<N>: Argument<C = N> + Count,
     {
+        let number = count.get();
+        self.replace(datatype, |array, basic| {
+            count.one();
+            whole(array, number, basic)
+        })
+    }
+
+    /// Replaces the datatype by the one that `make` makes of it, if the section is not contiguous.
+    fn replace(
+        &mut self,
+        datatype: &mut Handle<Datatype>,
+        make: impl FnOnce(&Array, Basic) -> Result<SectionType>,
+    ) -> c_int {
         if self.is_contiguous {
             return 0;
         }
-        // SAFETY: the descriptor is that of the section.
-        let made = unsafe { datatype_of(&*self.descriptor, count.get(), datatype.c()) };
+        let made = Basic::of(datatype.c(), &self.array)
+            .and_then(|basic| make(&self.array, basic))
+            .and_then(SectionType::committed);
         match made {
             Ok(made) => {
-                count.one();
                 datatype.replace(made);
                 self.datatype = Some(made);
                 0
@@ -184,7 +161,7 @@ impl Argument for Section {
     fn give(self) {
         if let Some(copy) = self.copy.filter(|_| self.is_written) {
             // SAFETY: the elements that a descriptor describes can be written where the call may do so.
-            unsafe { scatter(&*self.descriptor, &copy) };
+            unsafe { scatter(&self.array, &copy) };
         }
         if let Some(mut datatype) = self.datatype {
             // SAFETY: the datatype was made for this call. The operation keeps it.
@@ -193,62 +170,37 @@ impl Argument for Section {
     }
 }
 
-unsafe fn is_contiguous(descriptor: *const Descriptor) -> bool {
-    // SAFETY: Fortran passes a descriptor.
-    let (dimensions, mut next) =
-        unsafe { ((*descriptor).dimensions(), (*descriptor).element as isize) };
-    if dimensions.iter().any(|dimension| dimension.extent == 0) {
-        return true;
-    }
-    dimensions.iter().all(|dimension| {
-        let follows = dimension.extent == 1 || dimension.stride == next;
-        // The last extent of an array of assumed size is -1.
-        next *= dimension.extent;
-        follows
-    })
-}
-
 /// Calls a function with the place of each run of contiguous bytes, in the order of the elements.
-unsafe fn each_run(descriptor: &Descriptor, mut run: impl FnMut(*mut u8, usize)) {
-    // SAFETY: as for the descriptor.
-    let dimensions = unsafe { descriptor.dimensions() };
-    let (mut length, mut inner) = (descriptor.element, 0);
-    while inner < dimensions.len() && dimensions[inner].stride == length as isize {
-        length *= dimensions[inner].extent as usize;
-        inner += 1;
-    }
-    let outer = &dimensions[inner..];
-    let mut at = [0isize; 15];
+fn each_run(array: &Array, mut run: impl FnMut(*mut u8, usize)) {
+    let dimensions = array.runs();
+    let [first, outer @ ..] = &dimensions[..] else { return };
+    let mut at = [0isize; 16];
     loop {
         let offset: isize = outer.iter().zip(&at).map(|(dimension, i)| dimension.stride * i).sum();
-        run(descriptor.address.wrapping_offset(offset), length);
+        run(array.address.wrapping_offset(offset), first.extent as usize);
         let Some(next) = (0..outer.len()).find(|i| at[*i] + 1 < outer[*i].extent) else { return };
         at[..next].fill(0);
         at[next] += 1;
     }
 }
 
-unsafe fn gathered(descriptor: &Descriptor) -> Vec<u8> {
+unsafe fn gathered(array: &Array) -> Vec<u8> {
     let mut bytes = Vec::new();
-    // SAFETY: the elements of the section can be read.
-    unsafe {
-        each_run(descriptor, |place, length| {
-            bytes.extend_from_slice(slice::from_raw_parts(place, length));
-        });
-    }
+    each_run(array, |place, length| {
+        // SAFETY: the elements of the section can be read.
+        bytes.extend_from_slice(unsafe { slice::from_raw_parts(place, length) });
+    });
     bytes
 }
 
-unsafe fn scatter(descriptor: &Descriptor, bytes: &[u8]) {
+unsafe fn scatter(array: &Array, bytes: &[u8]) {
     let mut rest = bytes;
-    // SAFETY: the elements of the section can be written, and are as many as were copied.
-    unsafe {
-        each_run(descriptor, |place, length| {
-            let (front, back) = rest.split_at(length);
-            ptr::copy_nonoverlapping(front.as_ptr(), place, length);
-            rest = back;
-        });
-    }
+    each_run(array, |place, length| {
+        let (front, back) = rest.split_at(length);
+        // SAFETY: the elements of the section can be written, and are as many as were copied.
+        unsafe { ptr::copy_nonoverlapping(front.as_ptr(), place, length) };
+        rest = back;
+    });
 }
 
 unsafe extern "C" {
@@ -331,36 +283,55 @@ impl SectionType {
         // SAFETY: this function, too, takes any handle and writes one.
         Self::made(|new| unsafe { PMPI_Type_create_hvector_c(count, 1, stride, self.0, new) })
     }
+
+    fn committed(mut self) -> Result<usize> {
+        // SAFETY: the datatype was made here.
+        checked(unsafe { PMPI_Type_commit(&mut self.0) })?;
+        let datatype = self.0;
+        std::mem::forget(self);
+        Ok(datatype)
+    }
 }
 
-/// A committed datatype of the first `count` basic elements of a section.
-unsafe fn datatype_of(descriptor: &Descriptor, count: i64, basic: usize) -> Result<usize> {
-    let (mut size, mut combiner, mut ignored) = (0, 0, [0; 4]);
-    let [a, b, c, d] = &mut ignored;
-    // SAFETY: the functions take any handle, and the addresses are those of integers.
-    unsafe {
-        checked(PMPI_Type_get_envelope_c(basic, a, b, c, d, &mut combiner))?;
-        checked(PMPI_Type_size_c(basic, &mut size))?;
+/// A predefined datatype, of which each element of an array holds one or several.
+#[derive(Clone, Copy)]
+struct Basic {
+    datatype: usize,
+    per_element: i64,
+}
+
+impl Basic {
+    fn of(datatype: usize, array: &Array) -> Result<Self> {
+        let (mut size, mut combiner, mut ignored) = (0, 0, [0; 4]);
+        let [a, b, c, d] = &mut ignored;
+        // SAFETY: the functions take any handle, and the addresses are those of integers.
+        unsafe {
+            checked(PMPI_Type_get_envelope_c(datatype, a, b, c, d, &mut combiner))?;
+            checked(PMPI_Type_size_c(datatype, &mut size))?;
+        }
+        let element = array.element as i64;
+        let is_fitting = combiner == COMBINER_NAMED && size > 0 && element % size == 0;
+        is_fitting.then(|| Self { datatype, per_element: element / size }).ok_or_else(refused)
     }
-    let is_fitting =
-        combiner == COMBINER_NAMED && size > 0 && descriptor.element as i64 % size == 0;
-    // SAFETY: as for the descriptor.
-    let dimensions = unsafe { descriptor.dimensions() };
-    let per_element = descriptor.element as i64 / size.max(1);
+}
+
+/// A datatype of the first `count` basic elements of a section.
+fn whole(array: &Array, count: i64, basic: Basic) -> Result<SectionType> {
+    let dimensions: Vec<Dimension> = array.dimensions().collect();
     let elements: i64 = dimensions.iter().map(|dimension| dimension.extent as i64).product();
-    if !is_fitting || count < 0 || count > elements * per_element {
+    if count < 0 || count > elements * basic.per_element {
         return Err(refused());
     }
     // Datatypes of an element, of a row of them, of a plane of rows, and so on.
-    let mut slabs = vec![SectionType::contiguous(per_element, basic)?];
+    let mut slabs = vec![SectionType::contiguous(basic.per_element, basic.datatype)?];
     for dimension in dimensions.iter().take(dimensions.len().saturating_sub(1)) {
         slabs.push(slabs[slabs.len() - 1].repeated(*dimension, dimension.extent as i64)?);
     }
     // As many slabs of each size as fit, the largest first.
     let (mut parts, mut places) = (Vec::new(), Vec::new());
     let (mut rest, mut place) = (count, 0);
-    let mut slab_count = elements * per_element;
-    for (slab, dimension) in slabs.iter().zip(dimensions).rev() {
+    let mut slab_count = elements * basic.per_element;
+    for (slab, dimension) in slabs.iter().zip(&dimensions).rev() {
         slab_count /= dimension.extent as i64;
         let fitting = rest / slab_count;
         parts.push(slab.repeated(*dimension, fitting)?);
@@ -368,21 +339,16 @@ unsafe fn datatype_of(descriptor: &Descriptor, count: i64, basic: usize) -> Resu
         place += fitting * dimension.stride as i64;
         rest %= slab_count;
     }
-    parts.push(SectionType::contiguous(rest, basic)?);
+    parts.push(SectionType::contiguous(rest, basic.datatype)?);
     places.push(place);
     let types: Vec<usize> = parts.iter().map(|part| part.0).collect();
     let (ones, number) = (vec![1; types.len()], types.len() as i64);
-    let whole = SectionType::made(|new| {
+    SectionType::made(|new| {
         // SAFETY: the arrays have as many elements, and the function writes a handle.
         unsafe {
             PMPI_Type_create_struct_c(number, ones.as_ptr(), places.as_ptr(), types.as_ptr(), new)
         }
-    })?;
-    let mut datatype = whole.0;
-    std::mem::forget(whole);
-    // SAFETY: the datatype has just been made.
-    checked(unsafe { PMPI_Type_commit(&mut datatype) })?;
-    Ok(datatype)
+    })
 }
 
 const ERR_BUFFER: c_int = 1;
