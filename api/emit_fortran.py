@@ -6,7 +6,7 @@ and an absent error code are the same to a compiler. A procedure with choice buf
 descriptors: as mpi_x_f08ts_, and under a name of C.
 """
 import model
-from fortran import (ADDRESSES, HANDLES, ONLY_F90, dummies, extent, has_sections, is_counted_status, is_kept, procedures, section_symbol,
+from fortran import (ADDRESSES, HANDLES, ONLY_F90, description, dummies, has_sections, is_counted_status, is_kept, procedures, section_symbol,
                      symbol)
 
 SCALARS = {"int": "c_int", "MPI_Aint": "isize", "MPI_Count": "i64", "MPI_Offset": "i64"}
@@ -176,9 +176,9 @@ def preparation(function, form):
         return "0"
     codes = []
     for parameter in (p for p in function.parameters if p.kind == "BUFFER"):
-        found = extent(parameter, function)
-        name = parameter.rust_name
-        codes.append(f"{name}.describe({', '.join(f'&mut {p.rust_name}' for p in found)})" if found else f"{name}.refuse()")
+        how, changed = description(parameter, function) or ("refuse", [])
+        code = f"{parameter.rust_name}.{how}({', '.join(f'&mut {p.rust_name}' for p in changed)})"
+        codes.append(f"if is_root(comm.c(), root.c()) {{ {code} }} else {{ 0 }}" if parameter.at_root else code)
     raised = next((p for p in function.parameters if p.kind in RAISED and not p.pointers), None)
     on = f"On::{RAISED[raised.kind]}({raised.rust_name}.c())" if raised else "On::Process"
     return f"raise(&[{', '.join(codes)}], {on})"

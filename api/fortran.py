@@ -10,8 +10,8 @@ ONLY_F90 = ("MPI_Attr_delete", "MPI_Attr_get", "MPI_Attr_put", "MPI_Keyval_creat
 # Buffers whose address alone counts, and those that stay in use after the call.
 ADDRESSES = re.compile(r"MPI_(Get_address|Free_mem|Win_detach|Fetch_and_op|Compare_and_swap|\w+_end)$")
 KEPT = re.compile(r"MPI_(\w*[Bb]uffer_attach|\w+_attach_buffer|Win_create|Win_attach|\w+_begin)(_c)?$")
-# Collectives whose count and datatype are those of the whole buffer.
-BROADCASTS = re.compile(r"MPI_(Ibcast|Bcast_init)(_c)?$")
+# Collectives that give each rank a part of a buffer, by the buffer's name.
+DIVIDED = {"sendbuf": re.compile("scatter|alltoall"), "recvbuf": re.compile("gather|alltoall")}
 HANDLES = {"MPI_Comm", "MPI_Datatype", "MPI_Errhandler", "MPI_File", "MPI_Group", "MPI_Info", "MPI_Message", "MPI_Op", "MPI_Request",
            "MPI_Session", "MPI_Win"}
 
@@ -42,14 +42,22 @@ def is_kept(function):
     return bool({"nonblocking", "persistent"} & set(function.scope) or KEPT.match(function.name))
 
 
-def extent(buffer, function):
-    """Count and datatype of the whole buffer, or None if they do not follow it."""
-    if "collective" in function.scope and not BROADCASTS.match(function.name):
+def description(buffer, function):
+    """How a section of a buffer is described by a datatype: name of the method, and the arguments that it changes. None if no datatype does."""
+    parameters = function.parameters
+    is_collective = "collective" in function.scope
+    if is_collective and any(p.kind == "OPERATION" for p in parameters):
+        # Predefined operations take predefined datatypes only.
         return None
-    at = function.parameters.index(buffer)
-    found = function.parameters[at + 1:at + 3]
-    is_extent = len(found) == 2 and "NUM_ELEM" in found[0].kind and found[1].kind == "DATATYPE"
-    return found if is_extent and not any(p.pointers for p in found) else None
+    at = parameters.index(buffer)
+    after = [(p, "count" if "NUM_ELEM" in p.kind else p.kind, bool(p.pointers)) for p in parameters[at + 1:at + 4]]
+    match after:
+        case [(count, "count", False), (datatype, "DATATYPE", False), *_]:
+            is_divided = is_collective and buffer.name in DIVIDED and DIVIDED[buffer.name].search(function.name.lower())
+            return ("describe_blocks" if is_divided else "describe"), [count, datatype]
+        case [(_, "count", True), (_, _, True), (datatype, "DATATYPE", False)]:
+            return "describe_elements", [datatype]
+    return None
 
 
 def is_counted_status(parameter):

@@ -215,6 +215,17 @@ pub(crate) unsafe fn ranks(comm: *const c_int) -> i64 {
     size.into()
 }
 
+/// True at the root of a collective, where the buffers count that other ranks only name.
+pub(crate) fn is_root(comm: usize, root: c_int) -> bool {
+    let (mut is_inter, mut rank) = (0, -1);
+    // SAFETY: the functions take any handle, and the addresses are those of integers.
+    unsafe {
+        PMPI_Comm_test_inter(comm, &mut is_inter);
+        PMPI_Comm_rank(comm, &mut rank);
+    }
+    root == if is_inter == 0 { rank } else { ROOT }
+}
+
 /// Numbers of neighbours that a rank receives from and sends to.
 unsafe fn degrees(comm: *const c_int) -> (i64, i64) {
     let (mut topology, mut sources, mut destinations, mut is_weighted) = (0, 0, 0, 0);
@@ -268,6 +279,7 @@ pub(crate) unsafe fn destinations(comm: *const c_int) -> i64 {
     unsafe { degrees(comm).1 }
 }
 
+const ROOT: c_int = -4;
 const CART: c_int = 211;
 const GRAPH: c_int = 212;
 const DIST_GRAPH: c_int = 213;

@@ -1,8 +1,8 @@
 //! Choice buffers of `mpi_f08`: arrays and their sections (MPI-5.0 §19.1.12).
 //!
 //! A contiguous section is passed by its address. A call that ends when it returns gets a contiguous copy of any other
-//! section. A call that uses the buffer after it has returned gets a datatype that describes the section, where count
-//! and datatype are those of the whole buffer. Elsewhere the section is refused with `MPI_ERR_BUFFER`.
+//! section. A call that uses the buffer after it has returned gets a datatype that describes the section, or the part of
+//! it that belongs to one rank. Sections that no datatype describes are refused with `MPI_ERR_BUFFER`.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
@@ -68,6 +68,31 @@ impl Section {
             count.one();
             whole(array, number, basic)
         })
+    }
+
+    /// Describes a section with as many elements of the datatype for each rank; returns an error code.
+    pub(crate) fn describe_blocks<N>(
+        &mut self,
+        count: &mut Value<N>,
+        datatype: &mut Handle<Datatype>,
+    ) -> c_int
+    where
+        Value<N>: Argument<C = N> + Count,
+    {
+        let number = count.get();
+        if number <= 0 {
+            // Nothing is moved, or the call says what is wrong.
+            return 0;
+        }
+        self.replace(datatype, |array, basic| {
+            count.one();
+            block(array, number, basic)
+        })
+    }
+
+    /// Describes a section of which counts and displacements give each rank a part; returns an error code.
+    pub(crate) fn describe_elements(&mut self, datatype: &mut Handle<Datatype>) -> c_int {
+        self.replace(datatype, |array, basic| block(array, 1, basic))
     }
 
     /// Replaces the datatype by the one that `make` makes of it, if the section is not contiguous.
@@ -228,6 +253,7 @@ unsafe extern "C" {
         types: *const usize,
         new: *mut usize,
     ) -> c_int;
+    fn PMPI_Type_create_resized_c(old: usize, lower: i64, extent: i64, new: *mut usize) -> c_int;
     fn PMPI_Add_error_code(class: c_int, code: *mut c_int) -> c_int;
     fn PMPI_Add_error_string(code: c_int, text: *const c_char) -> c_int;
     fn PMPI_Type_commit(datatype: *mut usize) -> c_int;
@@ -284,6 +310,11 @@ impl SectionType {
         Self::made(|new| unsafe { PMPI_Type_create_hvector_c(count, 1, stride, self.0, new) })
     }
 
+    fn resized(&self, extent: i64) -> Result<Self> {
+        // SAFETY: and so does this one.
+        Self::made(|new| unsafe { PMPI_Type_create_resized_c(self.0, 0, extent, new) })
+    }
+
     fn committed(mut self) -> Result<usize> {
         // SAFETY: the datatype was made here.
         checked(unsafe { PMPI_Type_commit(&mut self.0) })?;
@@ -297,6 +328,7 @@ impl SectionType {
 #[derive(Clone, Copy)]
 struct Basic {
     datatype: usize,
+    size: i64,
     per_element: i64,
 }
 
@@ -311,7 +343,7 @@ impl Basic {
         }
         let element = array.element as i64;
         let is_fitting = combiner == COMBINER_NAMED && size > 0 && element % size == 0;
-        is_fitting.then(|| Self { datatype, per_element: element / size }).ok_or_else(refused)
+        is_fitting.then(|| Self { datatype, size, per_element: element / size }).ok_or_else(refused)
     }
 }
 
@@ -349,6 +381,26 @@ fn whole(array: &Array, count: i64, basic: Basic) -> Result<SectionType> {
             PMPI_Type_create_struct_c(number, ones.as_ptr(), places.as_ptr(), types.as_ptr(), new)
         }
     })
+}
+
+/// A datatype of the first `count` basic elements of a section. Its extent leads to the elements that follow, so that
+/// several of them are as many blocks. The blocks must be alike: each has whole rows, planes and so on.
+fn block(array: &Array, count: i64, basic: Basic) -> Result<SectionType> {
+    let mut dimensions = array.runs();
+    // The first dimension counts bytes.
+    dimensions[0].extent /= basic.size as isize;
+    dimensions[0].stride = basic.size as isize;
+    let Some(outer) = dimensions.pop() else { return Err(refused()) };
+    let slab_count: i64 = dimensions.iter().map(|dimension| dimension.extent as i64).product();
+    if count % slab_count != 0 {
+        return Err(refused());
+    }
+    let mut slab = SectionType::contiguous(1, basic.datatype)?;
+    for dimension in &dimensions {
+        slab = slab.repeated(*dimension, dimension.extent as i64)?;
+    }
+    let slabs = count / slab_count;
+    slab.repeated(outer, slabs)?.resized(slabs * outer.stride as i64)
 }
 
 const ERR_BUFFER: c_int = 1;

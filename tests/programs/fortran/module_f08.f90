@@ -55,6 +55,7 @@ program module_mpi_f08
   call messages
   call sections
   call kept_sections
+  call divided_sections
   call refused_sections
   call callbacks_of_it
   call generalized
@@ -125,7 +126,12 @@ contains
 
   ! Sections in calls that use them after they have returned.
   subroutine kept_sections
+    type particle
+      integer :: id = 0
+      real :: mass = 0
+    end type
     integer :: a(5, 6, 2), b(5, 6, 2), sent(12), received(12), i, n
+    type(particle) :: particles(4), others(8)
     character(4) :: words(4), read(4)
     type(MPI_Request) :: requests(2)
     a = reshape([(i, i = 1, 60)], [5, 6, 2])
@@ -145,22 +151,106 @@ contains
     call MPI_Isend(words(4:1:-2), 6, MPI_CHARACTER, rank, 2, MPI_COMM_WORLD, requests(2))
     call MPI_Waitall(2, requests, MPI_STATUSES_IGNORE)
     call expect(read(1) == 'mnop' .and. read(3) == 'ef--' .and. read(2) == '----', 'elements longer than the datatype')
+    particles = [(particle(i, real(i)), i = 1, 4)]
+    call MPI_Irecv(particles%mass, 4, MPI_REAL, rank, 3, MPI_COMM_WORLD, requests(1))
+    call MPI_Send([5.0, 6.0, 7.0, 8.0], 4, MPI_REAL, rank, 3, MPI_COMM_WORLD)
+    call MPI_Wait(requests(1), MPI_STATUS_IGNORE)
+    call expect(all(particles%mass == [5, 6, 7, 8]) .and. all(particles%id == [1, 2, 3, 4]), 'components in MPI_Irecv')
+    call MPI_Isend(particles(4:1:-1)%mass, 4, MPI_REAL, rank, 4, MPI_COMM_WORLD, requests(1))
+    call MPI_Recv(others(::2)%mass, 4, MPI_REAL, rank, 4, MPI_COMM_WORLD, MPI_STATUS_IGNORE)
+    call MPI_Wait(requests(1), MPI_STATUS_IGNORE)
+    call expect(all(others(::2)%mass == [8, 7, 6, 5]) .and. all(others%id == 0), 'components in MPI_Recv')
     b = rank
     call MPI_Ibcast(b(::2, 1, 1), 3, MPI_INTEGER, 0, MPI_COMM_WORLD, requests(1))
     call MPI_Wait(requests(1), MPI_STATUS_IGNORE)
     call expect(all(b(::2, 1, 1) == 0) .and. all(b(2::2, 1, 1) == rank), 'a section in MPI_Ibcast')
   end subroutine
 
+  ! Sections in non-blocking and persistent collectives, of which each rank gets a part.
+  subroutine divided_sections
+    integer :: line(6), pairs(2, 3 * size), planes(4, 3, size), back(2 * size), other(2, 3 * size)
+    integer :: counts(size), places(size), i, k, from(2)
+    integer :: number
+    type(MPI_Datatype) :: datatype
+    type(MPI_Comm) :: ring
+    type(MPI_Request) :: request
+    line = [(100 * rank + i, i = 1, 6)]
+    pairs = -1
+    number = merge(3, -5, rank == size - 1)
+    datatype = MPI_DATATYPE_NULL
+    if (rank == size - 1) datatype = MPI_INTEGER
+    call MPI_Igather(line(::2), 3, MPI_INTEGER, pairs(1, :), number, datatype, size - 1, MPI_COMM_WORLD, request)
+    call MPI_Wait(request, MPI_STATUS_IGNORE)
+    call expect(all(pairs(2, :) == -1), 'what is between the elements of MPI_Igather')
+    do k = 0, size - 1
+      if (rank /= size - 1) exit
+      call expect(all(pairs(1, 3 * k + 1:3 * k + 3) == [(100 * k + i, i = 1, 5, 2)]), 'a section in MPI_Igather')
+    end do
+    ! Whole rows for each rank.
+    planes = -1
+    call MPI_Iallgather(line, 6, MPI_INTEGER, planes(2:3, :, :), 6, MPI_INTEGER, MPI_COMM_WORLD, request)
+    call MPI_Wait(request, MPI_STATUS_IGNORE)
+    call expect(all(planes(1:4:3, :, :) == -1), 'what is between the rows of MPI_Iallgather')
+    do k = 0, size - 1
+      call expect(all(reshape(planes(2:3, :, k + 1), [6]) == [(100 * k + i, i = 1, 6)]), 'a section in MPI_Iallgather')
+    end do
+    ! Backwards.
+    back = -1
+    call MPI_Iallgather(line(6:2:-4), 2, MPI_INTEGER, back(2 * size:1:-1), 2, MPI_INTEGER, MPI_COMM_WORLD, request)
+    call MPI_Wait(request, MPI_STATUS_IGNORE)
+    do k = 0, size - 1
+      call expect(all(back(2 * (size - k):2 * (size - k) - 1:-1) == [100 * k + 6, 100 * k + 2]), 'a section from the end on')
+    end do
+    other(1, :) = [(100 * rank + i, i = 1, 3 * size)]
+    pairs = -1
+    call MPI_Ialltoall(other(1, :), 3, MPI_INTEGER, pairs(2, :), 3, MPI_INTEGER, MPI_COMM_WORLD, request)
+    call MPI_Wait(request, MPI_STATUS_IGNORE)
+    call expect(all(pairs(2, :) == [((100 * k + 3 * rank + i, i = 1, 3), k = 0, size - 1)]), 'a section in MPI_Ialltoall')
+    ! Counts and displacements count elements of the section.
+    counts = [(1 + mod(k, 2), k = 1, size)]
+    places = [(3 * size - 3 * k, k = 1, size)]
+    pairs(2, :) = -1
+    call MPI_Iallgatherv(line(3::2), counts(rank + 1), MPI_INTEGER, pairs(2, :), counts, places, &
+      MPI_INTEGER, MPI_COMM_WORLD, request)
+    call MPI_Wait(request, MPI_STATUS_IGNORE)
+    do k = 0, size - 1
+      from = [100 * k + 3, merge(100 * k + 5, -1, counts(k + 1) == 2)]
+      call expect(all(pairs(2, places(k + 1) + 1:places(k + 1) + 2) == from), 'a section in MPI_Iallgatherv')
+    end do
+    pairs(2, :) = [(i, i = 1, 3 * size)]
+    line = -1
+    call MPI_Scatter_init(pairs(2, :), 3, MPI_INTEGER, line(2::2), 3, MPI_INTEGER, 0, MPI_COMM_WORLD, MPI_INFO_NULL, request)
+    do k = 1, 2
+      call MPI_Start(request)
+      call MPI_Wait(request, MPI_STATUS_IGNORE)
+      call expect(all(line == [(merge(3 * rank + i / 2, -1, mod(i, 2) == 0), i = 1, 6)]), 'a section in MPI_Scatter_init')
+      line = -1
+    end do
+    call MPI_Request_free(request)
+    call MPI_Cart_create(MPI_COMM_WORLD, 1, [size], [.true.], .false., ring)
+    other(:, 1) = rank
+    line = -1
+    call MPI_Ineighbor_allgather(other(1, ::2), 1, MPI_INTEGER, line(2:5:3), 1, MPI_INTEGER, ring, request)
+    call MPI_Wait(request, MPI_STATUS_IGNORE)
+    call expect(all(line(2:5:3) == [mod(rank + size - 1, size), mod(rank + 1, size)]), 'a section in MPI_Ineighbor_allgather')
+    call MPI_Comm_free(ring)
+  end subroutine
+
   ! Where no datatype can describe the section, the call fails and leaves it alone.
   subroutine refused_sections
-    integer :: a(4), b(4), ierror, class
+    integer :: a(4), b(4), c(4, 2 * size), ierror, class
     type(MPI_Request) :: request
     a = 1
     b = 2
+    c = 2
     call MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN)
     call MPI_Iallreduce(a(::2), b(::2), 2, MPI_INTEGER, MPI_SUM, MPI_COMM_WORLD, request, ierror)
     call MPI_Error_class(ierror, class)
     call expect(class == MPI_ERR_BUFFER .and. all(b == 2), 'a refused section')
+    ! Two ranks would share a row.
+    call MPI_Iallgather(a, 2, MPI_INTEGER, c(:3, :), 2, MPI_INTEGER, MPI_COMM_WORLD, request, ierror)
+    call MPI_Error_class(ierror, class)
+    call expect(class == MPI_ERR_BUFFER .and. all(c == 2), 'a section without blocks')
     call MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL)
   end subroutine
 
