@@ -84,13 +84,14 @@ impl Next {
     fn find(&self) -> *mut c_void {
         let address = library_function(self.name);
         let text = self.name.trim_start_matches('P');
-        if let Some(recorder) = own_recorder()
+        let Layer { recorder, profile } = layer();
+        if let Some(recorder) = recorder
             && self.number > 0
         {
             let (id, text) = (self.number.into(), text.to_owned());
             recorder.record(&TraceEvent::Name { kind: NameKind::Function, id, text });
         }
-        if let Some(profile) = own_profile()
+        if let Some(profile) = profile
             && self.number > 0
         {
             profile.name(self.number, text);
@@ -100,14 +101,22 @@ impl Next {
     }
 }
 
-/// Returns the recorder, if there is a recording. The library says why there is none.
-pub(crate) fn own_recorder() -> Option<&'static Recorder> {
-    Recorder::of_process().unwrap_or_default()
+/// Recorder and profile of the process.
+pub(crate) struct Layer {
+    /// The recorder, if there is a recording. The library says why there is none.
+    pub recorder: Option<&'static Recorder>,
+    /// The profile, if there is one. One that cannot be mapped stays empty.
+    pub profile: Option<&'static Profile>,
 }
 
-/// Returns the profile, if there is one. One that cannot be mapped stays empty.
-pub(crate) fn own_profile() -> Option<&'static Profile> {
-    Profile::of_process().unwrap_or_default()
+/// Returns the recorder and the profile of this process.
+#[inline]
+pub(crate) fn layer() -> &'static Layer {
+    static OWN: OnceLock<Layer> = OnceLock::new();
+    OWN.get_or_init(|| Layer {
+        recorder: Recorder::of_process().unwrap_or_default(),
+        profile: Profile::of_process().unwrap_or_default(),
+    })
 }
 
 /// Finds a function of the library that the program has loaded.

@@ -7,9 +7,9 @@
 
 use std::ffi::c_int;
 
-use recorder::{MpiCall, TraceEvent, now_ns, thread};
+use recorder::{MpiCall, Profile, Recorder, TraceEvent, now_ns, thread};
 
-use call::{CallArguments, NONE, Next, RawHandle, Status, own_profile, own_recorder};
+use call::{CallArguments, Layer, NONE, Next, RawHandle, Status, layer};
 
 /// Defines functions `MPI_*`, each with the number of its name and the facts that are recorded of its arguments.
 macro_rules! calls {
@@ -35,8 +35,26 @@ mod generated;
 mod profile;
 
 /// Carries a call out, and records and counts it.
+#[inline]
 fn recorded(next: &Next, arguments: &CallArguments, call: impl FnOnce() -> c_int) -> c_int {
-    let Some(recorder) = own_recorder() else { return counted(next, arguments, call) };
+    let Layer { recorder, profile } = layer();
+    let carry_out = || match profile {
+        Some(profile) => counted(profile, next, arguments, call),
+        None => call(),
+    };
+    match recorder {
+        Some(recorder) => traced(recorder, next, arguments, carry_out),
+        None => carry_out(),
+    }
+}
+
+/// Carries a call out, and records its begin and its end.
+fn traced(
+    recorder: &Recorder,
+    next: &Next,
+    arguments: &CallArguments,
+    call: impl FnOnce() -> c_int,
+) -> c_int {
     let (facts, thread) = (arguments.facts(), thread(recorder));
     let begun = TraceEvent::Call {
         function: next.number,
@@ -46,21 +64,26 @@ fn recorded(next: &Next, arguments: &CallArguments, call: impl FnOnce() -> c_int
         call: facts,
     };
     let cell = recorder.record(&begun);
-    let code = counted(next, arguments, call);
+    let code = call();
     let end_ns = now_ns();
     let bytes = if code == 0 { profile::bytes(arguments) } else { None };
     recorder.end_call(cell, end_ns, &begun, MpiCall { bytes, code, ..facts });
     code
 }
 
-/// Carries a call out and counts it, if there is a profile.
-fn counted(next: &Next, arguments: &CallArguments, call: impl FnOnce() -> c_int) -> c_int {
-    let Some(profile) = own_profile() else { return call() };
-    let begin_ns = now_ns();
+/// Carries a call out and counts it.
+#[inline]
+fn counted(
+    profile: &Profile,
+    next: &Next,
+    arguments: &CallArguments,
+    call: impl FnOnce() -> c_int,
+) -> c_int {
+    let begin = profile.read_clock();
     let code = call();
-    let end_ns = now_ns();
+    let end = profile.read_clock();
     if code == 0 {
-        profile::count(profile, next.number, arguments, (begin_ns, end_ns));
+        profile::count(profile, next.number, arguments, (begin, end));
     }
     code
 }

@@ -1,14 +1,14 @@
 //! Counting of calls for `mpiexec -profile`: what a call's row is, and what is counted of it.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::{c_char, c_int, c_void};
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use recorder::{CallKey, NOBODY, Profile, STRANGER};
 
-use crate::call::{CallArguments, Next, RawHandle, own_profile};
+use crate::call::{CallArguments, Next, RawHandle, layer};
 
 /// A communicator as the profile sees it.
 struct CommRanks {
@@ -37,7 +37,7 @@ pub(crate) fn count(
     profile: &Profile,
     function: u16,
     arguments: &CallArguments,
-    (begin_ns, end_ns): (u64, u64),
+    (begin, end): (u64, u64),
 ) {
     let phase = PHASE.load(Ordering::Relaxed);
     if phase == 0 {
@@ -47,7 +47,7 @@ pub(crate) fn count(
     let bytes = if arguments.room { None } else { bytes(arguments) };
     let (comm, peer) = (arguments.comm, arguments.peer.max(NOBODY));
     let key = CallKey { function, phase, comm: comm as u64, peer };
-    if profile.count(key, bytes, begin_ns, end_ns) && !comm.is_null() {
+    if profile.count(key, bytes, begin, end) && !comm.is_null() {
         with_ranks(profile, comm, |_| ());
     }
 }
@@ -72,7 +72,7 @@ pub(crate) fn bytes(arguments: &CallArguments) -> Option<u64> {
 
 /// Returns the sum of the counts that a call has for each rank of its communicator.
 fn sum_of_counts(arguments: &CallArguments) -> Option<u64> {
-    let profile = own_profile()?;
+    let profile = layer().profile?;
     let ranks = with_ranks(profile, arguments.comm, |ranks| ranks.members.len());
     let sum = (0..ranks).try_fold(0i64, |sum, rank| {
         let count = if arguments.counts.is_null() {
@@ -153,16 +153,25 @@ fn ranks_of(profile: &Profile, comm: RawHandle) -> Arc<CommRanks> {
 }
 
 /// Returns the size of a datatype, if it has one. That of predefined ones is asked once.
+#[inline]
 fn type_size(datatype: RawHandle) -> Option<u64> {
-    thread_local! {
-        static LAST: Cell<(usize, u64)> = const { Cell::new((0, 0)) };
+    /// Sizes of predefined datatypes, and one more; 0 for those that are not known.
+    static KNOWN: [AtomicU64; PREDEFINED_END] = [const { AtomicU64::new(0) }; PREDEFINED_END];
+    let known = KNOWN.get(datatype as usize);
+    match known.map_or(0, |size| size.load(Ordering::Relaxed)) {
+        0 => {
+            let size = ask_size(datatype)?;
+            if let Some(known) = known {
+                known.store(size + 1, Ordering::Relaxed);
+            }
+            Some(size)
+        }
+        size => Some(size - 1),
     }
-    let handle = datatype as usize;
-    if let Ok((known, size)) = LAST.try_with(Cell::get)
-        && known == handle
-    {
-        return Some(size);
-    }
+}
+
+#[cold]
+fn ask_size(datatype: RawHandle) -> Option<u64> {
     static SIZE: Next = Next::new(0, "PMPI_Type_size_c");
     // SAFETY: the address is that of the function, of which this is the prototype.
     let size = unsafe {
@@ -172,12 +181,7 @@ fn type_size(datatype: RawHandle) -> Option<u64> {
     };
     let mut bytes = 0;
     let code = size(datatype, &mut bytes);
-    let bytes = (code == 0).then(|| u64::try_from(bytes).ok()).flatten()?;
-    if handle < PREDEFINED_END {
-        // A thread that ends asks again.
-        let _ = LAST.try_with(|last| last.set((handle, bytes)));
-    }
-    Some(bytes)
+    (code == 0).then(|| u64::try_from(bytes).ok()).flatten()
 }
 
 /// True if the library says so of itself.

@@ -9,6 +9,7 @@
 //! takes the next cell by one atomic addition, without a lock. When all cells are taken, further events are only
 //! counted. Times are those of `CLOCK_MONOTONIC` in nanoseconds, which all processes of a host share.
 
+mod clock;
 mod event;
 mod memory;
 mod profile;

@@ -1,10 +1,11 @@
 //! Profile of a rank for `mpiexec -profile`: counts of calls in memory that the rank shares with its agent.
 //!
-//! The memory is an array of cells of 256 bytes, as that of a trace. The first one counts the others. A row counts the calls
+//! The memory is an array of cells of 256 bytes, as that of a trace. The first one counts the others, and holds the scale of
+//! the clock. A row counts the calls
 //! of one thread with the same function, communicator, phase and peer: only that thread writes it, without a lock. When all
 //! cells are taken, calls that would need a new row are only counted.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
@@ -12,6 +13,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::clock::Scale;
 use crate::memory;
 
 /// Variable with the descriptor of a rank's profile.
@@ -63,6 +65,7 @@ pub const STRANGER: u32 = u32::MAX;
 #[derive(Debug)]
 pub struct Profile {
     words: &'static [AtomicU64],
+    scale: Scale,
 }
 
 /// Rows of a thread: their keys, and the words where they begin; 0 for a free place.
@@ -81,12 +84,15 @@ impl CallKey {
     }
 }
 
+fn mixed(key: CallKeyWords) -> u64 {
+    (key[0] ^ key[1].rotate_left(20) ^ key[2].rotate_left(40)).wrapping_mul(MIXER)
+}
+
 impl Rows {
     /// Returns the place of a key: its row, or a free one.
     fn find(&self, key: CallKeyWords) -> usize {
         let mask = self.places.len() - 1;
-        let mixed = (key[0] ^ key[1].rotate_left(20) ^ key[2].rotate_left(40)).wrapping_mul(MIXER);
-        let mut at = (mixed >> 32) as usize & mask;
+        let mut at = (mixed(key) >> 32) as usize & mask;
         while self.places[at].1 != 0 && self.places[at].0 != key {
             at = (at + 1) & mask;
         }
@@ -112,7 +118,7 @@ impl Profile {
         static OWN: OnceLock<Result<Option<Profile>, String>> = OnceLock::new();
         let own = OWN.get_or_init(|| {
             let words = memory::of_process(PROFILE_VARIABLE, "-profile", MAGIC)?;
-            Ok(words.map(|words| Self { words }))
+            Ok(words.map(|words| Self::of(words, Scale::measure())))
         });
         own.as_ref().map(Option::as_ref).map_err(Clone::clone)
     }
@@ -122,18 +128,28 @@ impl Profile {
     /// # Errors
     /// It is not a profile, or the system lacks a resource.
     pub fn map(file: &File) -> io::Result<Self> {
-        Ok(Self { words: memory::map(file, MAGIC)? })
+        Ok(Self::of(memory::map(file, MAGIC)?, Scale::NONE))
     }
 
-    /// Counts a call that has begun and ended at these times. `bytes` is none if they are not known before it, as with a
-    /// receive. Returns true if it is the first one of its row.
-    pub fn count(&self, key: CallKey, bytes: Option<u64>, begin_ns: u64, end_ns: u64) -> bool {
-        thread_local! {
-            static OWN: RefCell<Rows> = const { RefCell::new(Rows { places: Vec::new(), used: 0 }) };
+    fn of(words: &'static [AtomicU64], scale: Scale) -> Self {
+        let Scale { ns_per_tick, base: (ticks, time_ns) } = scale;
+        for (at, value) in [(NS_PER_TICK, ns_per_tick), (BASE_TICKS, ticks), (BASE_NS, time_ns)] {
+            words[at].store(value, Ordering::Relaxed);
         }
-        // A thread that ends may have destroyed its rows.
-        let row = OWN.try_with(|rows| self.row(&mut rows.borrow_mut(), key.words())).ok().flatten();
-        let Some(row) = row else {
+        Self { words, scale }
+    }
+
+    /// Reads the clock of this profile.
+    #[inline(always)]
+    pub fn read_clock(&self) -> u64 {
+        self.scale.read()
+    }
+
+    /// Counts a call that has begun and ended at these readings of the clock. `bytes` is none if they are not known before
+    /// it, as with a receive. Returns true if it is the first one of its row.
+    #[inline]
+    pub fn count(&self, key: CallKey, bytes: Option<u64>, begin: u64, end: u64) -> bool {
+        let Some(row) = self.row(key.words()) else {
             self.words[LOST].fetch_add(1, Ordering::Relaxed);
             return false;
         };
@@ -145,10 +161,10 @@ impl Profile {
         };
         let is_first = add(CALLS, 1) == 1;
         if is_first {
-            row[BEGIN].store(begin_ns, Ordering::Relaxed);
+            row[BEGIN].store(begin, Ordering::Relaxed);
         }
-        row[END].store(end_ns, Ordering::Relaxed);
-        add(TIME, end_ns.saturating_sub(begin_ns));
+        row[END].store(end, Ordering::Relaxed);
+        add(TIME, end.saturating_sub(begin));
         if let Some(bytes) = bytes {
             add(BYTES, bytes);
             add(SIZES + size_class(bytes), 1);
@@ -181,7 +197,38 @@ impl Profile {
         }
     }
 
-    fn row(&self, rows: &mut Rows, key: CallKeyWords) -> Option<&[AtomicU64]> {
+    /// Returns the calling thread's row of a key. Those of its recent calls are found without a search.
+    #[inline]
+    fn row(&self, key: CallKeyWords) -> Option<&[AtomicU64; CELL]> {
+        thread_local! {
+            static RECENT: [Cell<(CallKeyWords, usize)>; 1 << RECENT_BITS] =
+                const { [const { Cell::new(([0; 3], 0)) }; 1 << RECENT_BITS] };
+        }
+        RECENT.with(|recent| {
+            let recent = &recent[(mixed(key) >> (64 - RECENT_BITS)) as usize];
+            let (known, at) = recent.get();
+            let at = if known == key {
+                at
+            } else {
+                let at = self.known_row(key)?;
+                recent.set((key, at));
+                at
+            };
+            self.words.get(at..at + CELL)?.try_into().ok()
+        })
+    }
+
+    /// Returns where the calling thread's row of a key begins.
+    #[cold]
+    fn known_row(&self, key: CallKeyWords) -> Option<usize> {
+        thread_local! {
+            static OWN: RefCell<Rows> = const { RefCell::new(Rows { places: Vec::new(), used: 0 }) };
+        }
+        // A thread that ends may have destroyed its rows.
+        OWN.try_with(|rows| self.find_row(&mut rows.borrow_mut(), key)).ok().flatten()
+    }
+
+    fn find_row(&self, rows: &mut Rows, key: CallKeyWords) -> Option<usize> {
         if rows.used * 2 >= rows.places.len() {
             rows.grow();
         }
@@ -193,7 +240,7 @@ impl Profile {
             rows.used += 1;
             fill(&self.words[row..row + CELL], &key, &[]);
         }
-        self.words.get(row..row + CELL)
+        Some(row)
     }
 
     /// Takes a cell; returns where it begins.
@@ -276,6 +323,8 @@ impl ReadProfile {
         let mut cells = words.chunks_exact(CELL);
         let Some(first) = cells.next().filter(|first| first[0] == MAGIC) else { return read };
         read.lost = first[LOST];
+        let base = (first[BASE_TICKS], first[BASE_NS]);
+        let scale = Scale { ns_per_tick: first[NS_PER_TICK], base };
         let mut span = (u64::MAX, 0);
         for cell in cells {
             let number = (cell[0] >> 8) as u16;
@@ -293,7 +342,8 @@ impl ReadProfile {
                     read.comms.entry(cell[1]).or_default().members.extend(members.take(count));
                 }
                 ROW => {
-                    span = (span.0.min(cell[BEGIN]), span.1.max(cell[END]));
+                    let (begin_ns, end_ns) = (scale.time_ns(cell[BEGIN]), scale.time_ns(cell[END]));
+                    span = (span.0.min(begin_ns), span.1.max(end_ns));
                     read.rows.push(CallCounts {
                         key: CallKey {
                             function: number,
@@ -302,7 +352,7 @@ impl ReadProfile {
                             peer: cell[2] as i32,
                         },
                         calls: cell[CALLS],
-                        time_ns: cell[TIME],
+                        time_ns: scale.duration_ns(cell[TIME]),
                         bytes: cell[BYTES],
                         sizes: std::array::from_fn(|class| cell[SIZES + class]),
                     })
@@ -321,12 +371,15 @@ fn text(words: &[u64]) -> String {
     String::from_utf8_lossy(&bytes[..end]).into_owned()
 }
 
-const MAGIC: u64 = u64::from_le_bytes(*b"caneleP1");
+const MAGIC: u64 = u64::from_le_bytes(*b"caneleP2");
 /// Words of a cell.
 const CELL: usize = 32;
 /// Words of the first cell.
 const COUNT: usize = 1;
 const LOST: usize = 2;
+const NS_PER_TICK: usize = 3;
+const BASE_TICKS: usize = 4;
+const BASE_NS: usize = 5;
 /// Kinds of cells, in the lowest byte of their first word.
 const ROW: u64 = 1;
 const NAME: u64 = 2;
@@ -342,6 +395,8 @@ const SIZES: usize = CELL - SIZE_CLASSES;
 const MEMBERS_IN_CELL: usize = 2 * (CELL - 3);
 /// Cells for the members of a communicator: of some 7400 ranks.
 const MEMBER_CELLS_MAX: usize = 128;
+/// Rows that a thread finds without a search: 2 to this power.
+const RECENT_BITS: u32 = 6;
 /// An odd number with as many ones as zeros, which spreads keys.
 const MIXER: u64 = 0x9e37_79b9_7f4a_7c15;
 
