@@ -1,5 +1,8 @@
 //! Frames on a byte stream: one authenticated connection.
 
+#[cfg(test)]
+mod placing_tests;
+
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
 
@@ -492,7 +495,7 @@ mod tests {
 
     use super::*;
 
-    fn pair() -> (FrameStream, FrameStream) {
+    pub fn pair() -> (FrameStream, FrameStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (other, _) = listener.accept().unwrap();
@@ -502,7 +505,7 @@ mod tests {
     }
 
     /// Returns an encrypted pair.
-    fn private_pair() -> (FrameStream, FrameStream) {
+    pub fn private_pair() -> (FrameStream, FrameStream) {
         let identity = Identity::of(&[1; 32].into(), 2);
         let (mut one, mut other) = pair();
         one.channel.encrypt_as_client(&identity).unwrap();

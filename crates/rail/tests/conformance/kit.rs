@@ -141,7 +141,7 @@ fn note(peers: &mut BTreeMap<PeerId, Seen>, event: Event<'_>) -> bool {
         Event::Rest { peer, bytes } => {
             let seen = open(peers, peer);
             let (mut come, len) = seen.coming.take().expect("the rest of a frame that was begun");
-            let region = Region::owned(len - come.len());
+            let region = memory_in_pieces(len - come.len());
             let count = bytes.store(&region);
             assert!(count <= region.len(), "{count} of {} bytes", region.len());
             come.extend_from_slice(&region.to_vec()[..count]);
@@ -171,6 +171,14 @@ fn note(peers: &mut BTreeMap<PeerId, Seen>, event: Event<'_>) -> bool {
         }
     }
     true
+}
+
+/// Returns memory of `len` bytes, some of it in short pieces or in long ones.
+fn memory_in_pieces(len: usize) -> Region {
+    let piece = [len.max(1), 100, 3000][len % 3];
+    let all = Region::owned(2 * len);
+    let starts = (0..len).step_by(piece);
+    Region::chain(starts.map(|start| all.slice(2 * start, piece.min(len - start))))
 }
 
 fn open(peers: &mut BTreeMap<PeerId, Seen>, peer: PeerId) -> &mut Seen {
