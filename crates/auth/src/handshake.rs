@@ -24,14 +24,14 @@ use crate::credentials::{
     ANSWER_LEN, Answer, Binding, Caller, HELLO_LEN, Hello, NOTE_LEN, Nonce, PROOF_LEN, check_hello,
     hello,
 };
-use crate::keyring::Keyring;
+use crate::keyring::{Keyring, OtherJobs};
 
 /// This process, as a party of handshakes.
 #[derive(Clone, Copy)]
 pub enum Own<'a> {
     /// Both ends prove with message codes that they know the key of their jobs.
     Codes(&'a Keyring),
-    /// The channel has proved both ends: TLS with the identity of the job.
+    /// The channel has proved both ends: TLS with the identity of the job, or of the two jobs that share a key.
     Channel {
         /// Number of the job.
         job: u64,
@@ -39,6 +39,8 @@ pub enum Own<'a> {
         rank: PeerId,
         /// Number under which callers look for this process.
         known_as: PeerId,
+        /// Processes of another job with the key that the channel has proved; `None` if it is the job's secret.
+        others: Option<&'a OtherJobs>,
     },
 }
 
@@ -253,7 +255,10 @@ impl Own<'_> {
     fn check(&self, hello: &Hello) -> Result<Caller, Refusal> {
         match self {
             Self::Codes(keys) => keys.check_hello(hello),
-            Self::Channel { job, known_as, .. } => check_hello(hello, *job, *known_as),
+            Self::Channel { others: Some(others), .. } => others.check_hello(hello),
+            Self::Channel { job, known_as, others: None, .. } => {
+                check_hello(hello, *job, *known_as)
+            }
         }
     }
 }

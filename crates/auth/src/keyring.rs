@@ -67,6 +67,19 @@ impl OtherJobs {
         self.peers.insert(peer, Other { process, key });
     }
 
+    /// True if these processes are of the job `job`, and share this key.
+    pub fn share(&self, job: u64, key: &[u8; 32]) -> bool {
+        let is_same = |other: &Other| {
+            other.process.job == job && other.key.credentials.secret.expose() == key
+        };
+        self.peers.values().all(is_same)
+    }
+
+    /// Identity that this process and a peer of another job present to each other.
+    pub fn identity(&self, peer: PeerId) -> Option<&Identity> {
+        self.peers.get(&peer).map(|other| other.key.identity())
+    }
+
     /// The process that is this peer, if it is of another job.
     pub fn process(&self, peer: PeerId) -> Option<ProcessId> {
         self.peers.get(&peer).map(|other| other.process)
@@ -125,6 +138,11 @@ impl Keyring {
         &self.own.credentials
     }
 
+    /// Rank of a peer in its job.
+    pub fn rank_of(&self, peer: PeerId) -> PeerId {
+        self.others.process(peer).map_or(peer, |process| PeerId(process.rank))
+    }
+
     /// Knowledge that this process shares with a peer.
     pub fn with(&self, peer: PeerId) -> &Credentials {
         &self.key(peer).credentials
@@ -146,7 +164,7 @@ impl Keyring {
 
     /// Returns the beginning of the initiator's hello to `peer`.
     pub(crate) fn prefix(&self, peer: PeerId, generation: u32) -> HelloPrefix {
-        let wanted = self.others.process(peer).map_or(peer, |process| PeerId(process.rank));
+        let wanted = self.rank_of(peer);
         let Credentials { rank: caller, job, .. } = self.own.credentials;
         HelloPrefix { job, caller, wanted, generation }
     }

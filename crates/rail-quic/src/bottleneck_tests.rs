@@ -27,6 +27,7 @@ use crate::bottleneck_tests::rival::Rival;
 use crate::congestion::Path;
 use crate::connection::{Connection, Outlet, Stage};
 use crate::controller::SharedController;
+use crate::key_chain::KeyId;
 use crate::settings;
 use crate::settings::Keys;
 
@@ -141,7 +142,8 @@ impl World {
         let config = first.keys.client(&controller, known);
         let (handle, protocol) = first.endpoint.connect(start, config, address(1), "test").unwrap();
         let stage = Stage::Dialled { peer: PeerId(1), deadline: Duration::MAX };
-        first.connection = Some((handle, Connection::new(protocol, 0, stage, controller, start)));
+        first.connection =
+            Some((handle, Connection::new(protocol, 0, (stage, KeyId::Own), controller, start)));
         world.pump(0);
         world.until(|world| world.ends.iter().all(|end| end.is_up()));
         world
@@ -366,8 +368,10 @@ impl End {
                 let accepted = self.endpoint.accept(incoming, now, &mut answer, Some(config));
                 let (handle, protocol) = accepted.expect("a good first packet");
                 let stage = Stage::Handshake(Handshake::listen(Duration::MAX));
-                self.connection =
-                    Some((handle, Connection::new(protocol, 0, stage, controller, now)));
+                self.connection = Some((
+                    handle,
+                    Connection::new(protocol, 0, (stage, KeyId::Own), controller, now),
+                ));
             }
             Some(DatagramEvent::Response(transmit)) => {
                 out.send(transmit, &mut answer);

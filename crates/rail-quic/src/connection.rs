@@ -15,6 +15,7 @@ use wire::PeerId;
 use crate::controller::SharedController;
 use crate::frames::{Inbox, Outbox};
 use crate::keepalive::{Keepalive, Signs, UNHEARD_MAX};
+use crate::key_chain::KeyId;
 use crate::pacer::Pacer;
 use crate::tail_duplicate;
 use crate::tail_duplicate::{Reassembly, Tail};
@@ -50,6 +51,8 @@ pub(super) struct Connection {
     /// Index of its socket among the rail's.
     pub socket: usize,
     pub stage: Stage,
+    /// The key that both ends prove.
+    pub key: KeyId,
     pub controller: SharedController,
     /// Bidirectional stream of the frames, once it is open.
     pub stream: Option<StreamId>,
@@ -113,7 +116,7 @@ impl Connection {
     pub fn new(
         protocol: quinn_proto::Connection,
         socket: usize,
-        stage: Stage,
+        (stage, key): (Stage, KeyId),
         controller: SharedController,
         now: Instant,
     ) -> Self {
@@ -121,6 +124,7 @@ impl Connection {
             protocol,
             socket,
             stage,
+            key,
             controller,
             stream: None,
             outbox: Outbox::new(DEPTH_MIN),

@@ -27,17 +27,17 @@ use wire::{Capabilities, Frame, PeerId};
 use crate::connection::{Code, Connection, Outlet, Reading, Stage};
 use crate::frames::FRAME_MAX;
 use crate::hello::{LocalEnd, end_of_accepted, end_of_attempt};
+use crate::key_chain::{KeyChain, KeyId};
 use crate::knowledge::Knowledge;
 use crate::limits;
 use crate::reports::QuicReport;
 use crate::settings;
-use crate::settings::Keys;
 use crate::socket::{Datagram, Intake, Socket, Undelivered};
 
 /// Mutable state of the rail, behind one lock.
 pub(super) struct EndpointDriver {
     pub(super) local: LocalEnd,
-    pub(super) keys: Keys,
+    pub(super) keys: KeyChain,
     pub(super) knowledge: Knowledge,
     pub(super) endpoint: Endpoint,
     pub(super) sockets: Vec<Socket>,
@@ -86,7 +86,7 @@ pub(super) struct Limits {
 impl EndpointDriver {
     pub fn new(
         local: LocalEnd,
-        keys: Keys,
+        keys: KeyChain,
         sockets: Vec<Socket>,
         epoll: Arc<OwnedFd>,
         limits: Limits,
@@ -95,7 +95,8 @@ impl EndpointDriver {
         let Limits { connect_timeout, silence, passes } = limits;
         let tries_lengths = sockets.iter().all(Socket::keeps_packets_whole);
         let config = Arc::new(settings::endpoint());
-        let endpoint = Endpoint::new(config, Some(keys.any_server()), tries_lengths, None);
+        let endpoint =
+            Endpoint::new(config, Some(keys.get(KeyId::Own).any_server()), tries_lengths, None);
         let now = Instant::now();
         Self {
             local,

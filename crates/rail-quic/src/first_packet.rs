@@ -1,10 +1,8 @@
 //! First packets of connections, told from those of strangers before any other work.
 //!
 //! A first packet makes the endpoint derive keys, decrypt, and answer. Processes of the job therefore choose
-//! connection IDs that prove the secret ([`FirstIds`]). While many connections are pending, first packets with other
-//! IDs are dropped for the price of one hash. At other times strangers are answered, and told why they are refused.
-
-use auth::FirstIds;
+//! connection IDs that prove their key ([`auth::FirstIds`]). While many connections are pending, first packets with other
+//! IDs are dropped for the price of one hash for each key. At other times strangers are answered, and told why they are refused.
 
 use crate::settings::CONNECTION_ID_LEN;
 
@@ -29,13 +27,18 @@ impl<'a> FirstPacket<'a> {
         Some(Self { id, has_token: *rest.first()? != 0 })
     }
 
-    /// True if a process of the job may have sent it. `knows_sender` tells if its sender has a connection.
-    pub fn may_be_ours(&self, ids: &FirstIds, knows_sender: impl FnOnce() -> bool) -> bool {
+    /// True if a process with one of this end's keys may have sent it. `is_made` tells if an ID was made with such a key,
+    /// and `knows_sender` if the sender has a connection.
+    pub fn may_be_ours(
+        &self,
+        is_made: impl FnOnce(&[u8]) -> bool,
+        knows_sender: impl FnOnce() -> bool,
+    ) -> bool {
         if self.id.len() == CONNECTION_ID_LEN {
             // The ID is one that this end has chosen: in a Retry, or for a connection.
             return self.has_token || knows_sender();
         }
-        ids.is_made(self.id)
+        is_made(self.id)
     }
 }
 
@@ -61,7 +64,8 @@ mod tests {
     fn packets_of_the_job_are_told_from_others() {
         let ids = Identity::of(&[7; 32].into(), 1).first_ids();
         let ours = |datagram: &[u8], knows| {
-            FirstPacket::of(datagram).map(|packet| packet.may_be_ours(&ids, || knows))
+            FirstPacket::of(datagram)
+                .map(|packet| packet.may_be_ours(|id| ids.is_made(id), || knows))
         };
         assert_eq!(ours(&packet(&ids.make([5; 8]), 0), false), Some(true));
         assert_eq!(ours(&packet(&[5; 20], 0), true), Some(false));

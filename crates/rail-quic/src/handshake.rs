@@ -11,13 +11,14 @@ use quinn_proto::{ConnectionHandle, Dir, Incoming};
 use rail::{Fault, Refusal};
 use rustc_hash::FxHashMap;
 use tracing::debug;
-use wire::PeerId;
+use wire::{PeerId, ProcessId};
 
 use crate::congestion::Path;
 use crate::connection::{Code, Connection, Outlet, Stage};
 use crate::controller::SharedController;
 use crate::endpoint::EndpointDriver;
 use crate::first_packet::FirstPacket;
+use crate::key_chain::KeyId;
 use crate::reports::QuicReport;
 use crate::socket::Socket;
 
@@ -37,16 +38,27 @@ impl EndpointDriver {
         self.dial(Instant::now());
     }
 
+    /// Adds a process of another job, with the key that both have to prove.
+    pub(super) fn add_peer(&mut self, peer: (PeerId, ProcessId), key: &[u8; 32]) {
+        let own = self.local.process();
+        self.links.add_peer(peer.0, peer.1 < own);
+        if let Err(error) = self.keys.add(own, peer, key) {
+            // The key of the job has the same kind, so this does not happen.
+            debug!(%error, "QUIC: a key of another job is left out");
+        }
+    }
+
     pub(super) fn is_known(&self, peer: PeerId) -> bool {
         self.links.get(peer).is_some()
     }
 
-    /// True if a datagram is a first packet of somebody outside the job, and many connections are pending.
+    /// True if a datagram is a first packet of somebody without a known key, and many connections are pending.
     pub(super) fn is_strange(&self, datagram: &[u8], from: SocketAddr) -> bool {
         let Some(packet) = FirstPacket::of(datagram) else { return false };
         let knows_sender =
             || self.connections.values().any(|one| one.protocol.remote_address() == from);
-        !packet.may_be_ours(&self.keys.first_ids, knows_sender) && self.has_many_pending()
+        !packet.may_be_ours(|id| self.keys.maker(id).is_some(), knows_sender)
+            && self.has_many_pending()
     }
 
     /// Reports a stranger that was dropped, unless other reports wait.
@@ -79,11 +91,13 @@ impl EndpointDriver {
         self.evict_pending(now);
         let known = self.knowledge.recall(self.sockets[index].address, from);
         let controller = SharedController::new(known);
-        let config = self.keys.server(&controller, known);
+        // A stranger meets the key of the job, and is told why it is refused.
+        let key = self.keys.maker(incoming.orig_dst_cid()).unwrap_or(KeyId::Own);
+        let config = self.keys.get(key).server(&controller, known);
         match self.endpoint.accept(incoming, now, answer, Some(config)) {
             Ok((handle, protocol)) => {
                 let handshake = Handshake::listen(self.clock.look(now) + TRY_TIMEOUT);
-                let stage = Stage::Handshake(handshake);
+                let stage = (Stage::Handshake(handshake), key);
                 self.add(handle, Connection::new(protocol, index, stage, controller, now));
             }
             Err(error) => {
@@ -159,10 +173,11 @@ impl EndpointDriver {
         };
         let known = self.knowledge.recall(self.sockets[index].address, address);
         let controller = SharedController::new(known);
-        let config = self.keys.client(&controller, known);
+        let key = self.keys.with(peer);
+        let config = self.keys.get(key).client(&controller, known);
         match self.endpoint.connect(now, config, address, SERVER_NAME) {
             Ok((handle, protocol)) => {
-                let stage = Stage::Dialled { peer, deadline };
+                let stage = (Stage::Dialled { peer, deadline }, key);
                 self.add(handle, Connection::new(protocol, index, stage, controller, now));
             }
             Err(error) => {
@@ -281,10 +296,12 @@ impl EndpointDriver {
         let is_asked = has_proved_to(&self.connections, peer);
         let asked = self.links.ask(peer, is_asked);
         // The channel has proved both ends, and encrypts.
-        let (wanted, encrypts, note, nonce) = (self.local.name_of(peer), true, [0; 4], [0; 32]);
+        let process = self.keys.process(peer);
+        let wanted = process.map_or(self.local.name_of(peer), |process| PeerId(process.rank));
+        let (encrypts, note, nonce) = (true, [0; 4], [0; 32]);
         let opening = Opening { asked, wanted, encrypts, note, nonce };
         let deadline = deadline.max(self.clock.now() + VERDICT_TIMEOUT);
-        let (handshake, hello) = Handshake::call(&self.local.own(), &opening, deadline);
+        let (handshake, hello) = Handshake::call(&self.local.own(None), &opening, deadline);
         let Some(connection) = self.connections.get_mut(&key) else { return };
         connection.stream = connection.protocol.streams().open(Dir::Bi);
         connection.send_message(&hello);
@@ -302,8 +319,8 @@ impl EndpointDriver {
 
     /// Advances the handshake by the bytes that have arrived.
     pub(super) fn shake_hands(&mut self, key: usize, now: Instant) {
-        let own = self.local.own();
         let Some(connection) = self.connections.get_mut(&key) else { return };
+        let own = self.local.own(self.keys.holders(connection.key));
         match connection.receive_message(&own) {
             Ok(Step::Waits) => {}
             Ok(Step::Identified { peer, generation }) => self.judge(key, peer, generation, now),

@@ -1,13 +1,13 @@
 //! This process in hellos, and what the end of a QUIC connection means for its handshake ([`auth::Handshake`]).
 //!
-//! Both ends have authenticated with the job's key by then. An acceptor that declines or refuses closes the connection
+//! Both ends have authenticated with the job's key, or one that two jobs share, by then. An acceptor that declines or refuses closes the connection
 //! instead of saying so on the stream, which a close would discard.
 
-use auth::{HandshakeEnd, Own};
+use auth::{HandshakeEnd, OtherJobs, Own};
 use connect::other_version;
 use quinn_proto::{ConnectionError, TransportErrorCode};
 use rail::Refusal;
-use wire::PeerId;
+use wire::{PeerId, ProcessId};
 
 use crate::connection::Code;
 
@@ -21,9 +21,15 @@ pub(super) struct LocalEnd {
 }
 
 impl LocalEnd {
-    /// Returns this process as a party of handshakes.
-    pub fn own(&self) -> Own<'static> {
-        Own::Channel { job: self.job, rank: self.rank, known_as: self.name_of(self.rank) }
+    /// Returns this process as a party of handshakes, on a connection that has proved the key of `others`, or of the job.
+    pub fn own<'a>(&self, others: Option<&'a OtherJobs>) -> Own<'a> {
+        let &Self { job, rank, .. } = self;
+        Own::Channel { job, rank, known_as: self.name_of(rank), others }
+    }
+
+    /// Returns this process as other jobs know it.
+    pub fn process(&self) -> ProcessId {
+        ProcessId { job: self.job, rank: self.rank.0 }
     }
 
     /// Returns the number under which callers look for a process of this kind.
@@ -99,9 +105,13 @@ mod tests {
         let asked = Links::<u32>::new(caller.rank, Duration::MAX).ask(peer, false);
         let (wanted, note, nonce) = (caller.name_of(peer), [0; 4], [0; 32]);
         let opening = Opening { asked, wanted, encrypts: true, note, nonce };
-        let (_, hello) = Handshake::call(&caller.own(), &opening, Duration::MAX);
+        let (_, hello) = Handshake::call(&caller.own(None), &opening, Duration::MAX);
         let no_binding = || unreachable!("the channel has proved both");
-        Handshake::listen(Duration::MAX).handle_bytes(&acceptor.own(), &mut &hello[..], no_binding)
+        Handshake::listen(Duration::MAX).handle_bytes(
+            &acceptor.own(None),
+            &mut &hello[..],
+            no_binding,
+        )
     }
 
     #[test]

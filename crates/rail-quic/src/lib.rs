@@ -31,6 +31,7 @@ mod handshake;
 mod hello;
 mod io_thread;
 mod keepalive;
+mod key_chain;
 mod knowledge;
 mod limits;
 mod migration;
@@ -63,14 +64,14 @@ use rustix::time::{
 };
 #[cfg(doc)]
 use wire::Capabilities;
-use wire::{Frame, PeerId};
+use wire::{Frame, PeerId, ProcessId};
 
 use self::endpoint::{EndpointDriver, Limits, lock, open_sockets, take_sockets};
 pub use self::frames::{Inbox, Outbox};
 use self::hello::LocalEnd;
 use self::io_thread::IoThread;
+use self::key_chain::KeyChain;
 pub use self::limits::{QuicBuffers, QuicNeeds};
-use self::settings::Keys;
 use self::socket::Socket;
 
 /// Configuration of the rail.
@@ -187,7 +188,7 @@ impl QuicRail {
         epoll::add(&epoll, &timer, data, epoll::EventFlags::IN)
             .map_err(|error| system("epoll_ctl")(error.into()))?;
         let sockets = open(&epoll)?;
-        let keys = Keys::new(identity)?;
+        let keys = KeyChain::new(identity)?;
         let epoll = Arc::new(epoll);
         let poll = Arc::clone(&epoll);
         let driver = EndpointDriver::new(local, keys, sockets, poll, limits, costs);
@@ -266,6 +267,11 @@ impl Rail for QuicRail {
         }
         driver.connect(peer, candidates, ways.patience());
         Ok(())
+    }
+
+    fn add_peer(&mut self, peer: PeerId, process: ProcessId, key: &[u8; 32]) {
+        let _uncancelled = Uncancelled::begin();
+        self.driver().add_peer((peer, process), key);
     }
 
     fn disconnect(&mut self, peer: PeerId) {

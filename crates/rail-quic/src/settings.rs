@@ -16,11 +16,11 @@ use crate::congestion::Path;
 use crate::controller::SharedController;
 use crate::keepalive::PING_EVERY;
 
-/// The job's keys, in the form that quinn takes.
+/// A key that both ends of connections prove, in the form that quinn takes.
 pub(super) struct Keys {
     client: Arc<QuicClientConfig>,
     server: ServerConfig,
-    pub first_ids: FirstIds,
+    first_ids: FirstIds,
 }
 
 impl Keys {
@@ -37,6 +37,11 @@ impl Keys {
         server.max_incoming(INCOMING_MAX).incoming_buffer_size_total(INCOMING_BYTES_MAX);
         server.time_source(Arc::new(Steady { begin: Instant::now() }));
         Ok(Self { client: Arc::new(client), server, first_ids: identity.first_ids() })
+    }
+
+    /// True if a process with the key has made this ID of a first packet.
+    pub fn has_made(&self, id: &[u8]) -> bool {
+        self.first_ids.is_made(id)
     }
 
     /// Returns the configuration that an endpoint needs to accept connections.

@@ -326,7 +326,9 @@ impl TcpRail {
         let (routes, listeners) = self.routes.get(&peer)?;
         let is_gateway = routes.gateways().any(|gateway| gateway == address);
         let known = (&self.path_costs, self.keys.own().rank);
-        is_gateway.then(|| routes.request(peer, address, listeners, known))
+        let named = self.keys.rank_of(peer);
+        let request = || routes.request(peer, address, listeners, known);
+        is_gateway.then(|| Request { peer: named, ..request() })
     }
 
     /// Says what it means that a connection could not be made. A refusal by a gateway says nothing of the peer.

@@ -157,9 +157,11 @@ impl Directory for Cards {
         let (_, far) = far.ok_or_else(nonsense)?;
         let mut paired = self.networks.pair(addresses);
         let Some(rank) = rank else {
-            // Over QUIC the key of a job comes before the caller's name, and gateways serve one job each.
-            paired.retain(|(name, _)| name != "quic");
-            return Gateways::default().lead(paired, &[]).ok_or_else(nonsense);
+            if !far.is_empty() {
+                return Err(FAR_GATEWAYS.into());
+            }
+            agree(&self.own, &mut paired, false);
+            return self.gateways.lead(paired, &[]).ok_or_else(nonsense);
         };
         let own = self.job.rank();
         if self.sites.site(own) == self.sites.site(rank) {
@@ -239,6 +241,10 @@ pub(super) const CARD: &str = "rails";
 const LOCALITY: &str = "home";
 /// Key of the gateways in a business card.
 const GATEWAYS: &str = "gateways";
+
+/// Reason for which a process of another job is not reached.
+const FAR_GATEWAYS: &str = "its site is reached through gateways only, and these serve no job but its own: let that \
+     process send first, or run both jobs where they share a network";
 
 const SITE_NAME_MAX: usize = 255;
 

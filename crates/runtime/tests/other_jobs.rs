@@ -84,14 +84,30 @@ fn swap(instance: &Instance, (own, peer): (u32, PeerId), source: u32, len: usize
 fn on_each_rail(test: &str) -> Option<String> {
     let rail = std::env::var(VARIABLE).ok();
     if rail.is_none() {
-        for rail in ["shm", "tcp"] {
-            let own = std::env::current_exe().expect("its path");
-            let mut child = Command::new(own);
-            let ended = child.args(["--exact", test, "--nocapture"]).env(VARIABLE, rail).status();
-            assert!(ended.expect("a process").success(), "over {rail}");
+        for rail in ["shm", "tcp", "quic"] {
+            run_alone(test, &[(VARIABLE, rail)]);
         }
     }
     rail
+}
+
+/// Runs a test of this program in a process of its own, with these variables.
+fn run_alone(test: &str, variables: &[(&str, &str)]) {
+    let mut child = Command::new(std::env::current_exe().expect("its path"));
+    child.args(["--exact", test, "--nocapture"]).envs(variables.iter().copied());
+    assert!(child.status().expect("a process").success(), "with {variables:?}");
+}
+
+/// Sends a message that cannot arrive; returns what is said of it.
+fn send_in_vain(instance: &Instance, peer: PeerId) -> String {
+    let envelope = Envelope { context: CONTEXT, source: 0, tag: 7, is_urgent: false };
+    let bytes = Region::from_box(vec![0; 100].into());
+    let sent = instance.progress().submit_and_wait(
+        |it| it.engine.submit_send(peer, envelope, &bytes, SendMode::Synchronous),
+        |worker, op| worker.take_or_await(*op),
+    );
+    assert_eq!(sent.outcome, Outcome::PeerFailed);
+    instance.progress().look(|worker| worker.take_notices()).join("; ")
 }
 
 #[test]
@@ -144,14 +160,7 @@ fn a_process_with_another_key_is_refused_and_told_why() {
         let peer = peers.collect::<Result<Vec<_>, _>>().expect("rails to others")[0];
         meeting.all.wait();
         if job == 0 {
-            let envelope = Envelope { context: CONTEXT, source: 0, tag: 7, is_urgent: false };
-            let bytes = Region::from_box(vec![0; 100].into());
-            let sent = instance.progress().submit_and_wait(
-                |it| it.engine.submit_send(peer, envelope, &bytes, SendMode::Synchronous),
-                |worker, op| worker.take_or_await(*op),
-            );
-            assert_eq!(sent.outcome, Outcome::PeerFailed);
-            let notices = instance.progress().look(|worker| worker.take_notices()).join("; ");
+            let notices = send_in_vain(instance, peer);
             let name = instance.peer_name(peer).to_string();
             assert!(notices.starts_with(&format!("{name} cannot be reached: ")), "{notices}");
             assert!(notices.contains(reason), "{notices}");
@@ -166,6 +175,24 @@ fn a_process_with_another_key_is_refused_and_told_why() {
         let other = PeerId(1 - instance.rank());
         let own = instance.rank();
         assert_eq!(swap(instance, (own, other), other.0, 5_000), [Outcome::Ok; 2]);
+        meeting.all.wait();
+    });
+}
+
+#[test]
+fn a_site_that_only_gateways_of_another_job_reach_is_named() {
+    let test = "a_site_that_only_gateways_of_another_job_reach_is_named";
+    let gateways = ("CANELE_GATEWAYS", "127.0.0.1:1=127.0.0.1:1");
+    if std::env::var(gateways.0).is_err() {
+        return run_alone(test, &[(VARIABLE, "tcp"), gateways]);
+    }
+    run_jobs([2, 2], |job, instance, meeting| {
+        let contacts = meeting.exchange(job, instance);
+        let peer = instance.add_peer(&contacts[0], &key()).expect("rails to others");
+        let notices = send_in_vain(instance, peer);
+        let name = instance.peer_name(peer).to_string();
+        assert!(notices.contains(&name), "{notices}");
+        assert!(notices.contains("gateways only, and these serve no job but its own"), "{notices}");
         meeting.all.wait();
     });
 }

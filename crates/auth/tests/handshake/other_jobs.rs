@@ -1,11 +1,11 @@
 //! Processes of two jobs, which share a key of their own.
 
-use auth::{Credentials, HandshakeEnd, Keyring, Step};
+use auth::{Credentials, Handshake, HandshakeEnd, Keyring, Opening, OtherJobs, Own, Step};
 use connect::Refusal;
 use testing::Random;
 use wire::{PeerId, ProcessId};
 
-use crate::pipe::{self, Party, Proof, first_opening};
+use crate::pipe::{self, DEADLINE, Party, Proof, first_opening};
 
 const ONE: ProcessId = ProcessId { job: 7, rank: 2 };
 const OTHER: ProcessId = ProcessId { job: 9, rank: 4 };
@@ -82,6 +82,31 @@ fn the_key_of_two_jobs_opens_no_other_link() {
 fn a_channel_that_has_proved_one_job_carries_no_other() {
     let own = PeerId(OTHER.rank);
     assert_eq!(meet(Proof::Channel, one(1), own, other(1)), Err(Refusal::Job));
+}
+
+#[test]
+fn a_channel_that_has_proved_a_shared_key_carries_its_holders_only() {
+    let mut holders = OtherJobs::new(OTHER);
+    holders.add(HERE, ONE, &[1; 32]);
+    assert!(holders.share(ONE.job, &[1; 32]));
+    assert!(!holders.share(ONE.job, &[2; 32]) && !holders.share(OTHER.job, &[1; 32]));
+    let channel = |process: ProcessId, others| {
+        let rank = PeerId(process.rank);
+        Own::Channel { job: process.job, rank, known_as: rank, others }
+    };
+    let meet = |caller: ProcessId, wanted| {
+        let asked = first_opening(PeerId(caller.rank), wanted);
+        let opening = Opening { asked, wanted, encrypts: true, note: [0; 4], nonce: [0; 32] };
+        let (_, hello) = Handshake::call(&channel(caller, None), &opening, DEADLINE);
+        let (mut acceptor, own) = (Handshake::listen(DEADLINE), channel(OTHER, Some(&holders)));
+        acceptor.handle_bytes(&own, &mut &hello[..], || unreachable!("the channel has proved both"))
+    };
+    let own = PeerId(OTHER.rank);
+    assert_eq!(meet(ONE, own), Ok(Step::Identified { peer: HERE, generation: 1 }));
+    let (sibling, stranger) = (ProcessId { rank: 3, ..OTHER }, ProcessId { rank: 3, ..ONE });
+    for (caller, wanted) in [(sibling, own), (stranger, own), (ONE, PeerId(OTHER.rank + 1))] {
+        assert_eq!(meet(caller, wanted), Err(Refusal::Job.into()), "{caller} wants {wanted:?}");
+    }
 }
 
 #[test]

@@ -34,7 +34,7 @@ pub fn own(proof: Proof, keys: &Keyring) -> Own<'_> {
     let Credentials { rank, job, .. } = *keys.own();
     match proof {
         Proof::Codes => Own::Codes(keys),
-        Proof::Channel => Own::Channel { job, rank, known_as: rank },
+        Proof::Channel => Own::Channel { job, rank, known_as: rank, others: None },
     }
 }
 

@@ -7,7 +7,7 @@ use gateway::Between;
 use rail::{Event, Fault, Post, Rail};
 use rail_tcp::{TcpConfig, TcpRail};
 use relay::Gateways;
-use wire::{Frame, PeerId};
+use wire::{Frame, PeerId, ProcessId};
 
 use crate::common::{Daemon, PATIENCE};
 
@@ -34,6 +34,21 @@ impl RankPair {
         let gateways = gateways.map(|list| Gateways::parse(&list).unwrap());
         let (down, latency_ns) = (Vec::new(), [0; 2]);
         Self { rails, gateways, up: [0; 2], down, latency_ns, heard: [0; 2] }
+    }
+
+    /// Processes of two jobs that share a key; the first is rank 0 of job 1.
+    fn of_two_jobs(gateways: [String; 2], patience: Duration) -> Self {
+        let mut pair = Self::new(gateways, Encryption::All, patience);
+        let usual = TcpConfig::new(PeerId(3), 2, [8; 32]);
+        let (interface, encryption) = (Some("127.0.0.1".into()), Encryption::All);
+        let config = TcpConfig { interface, encryption, connect_timeout: patience, ..usual };
+        pair.rails[1] = TcpRail::new(config).unwrap();
+        let processes = [ProcessId { job: 1, rank: 0 }, ProcessId { job: 2, rank: 3 }];
+        for rank in 0..2 {
+            let peer = 1 - rank;
+            pair.rails[rank].add_peer(PeerId(peer as u32), processes[peer], &[5; 32]);
+        }
+        pair
     }
 
     fn connect(&mut self, rank: usize) {
@@ -118,6 +133,30 @@ fn a_site_without_a_gateway_calls_the_other_sites() {
     pair.until(|pair| pair.up == [1, 1]);
     pair.exchange();
     gateway.until_account_has("connections: 1 now, 1 in all");
+}
+
+#[test]
+fn a_process_reaches_another_job_through_a_gateway_of_its_own() {
+    let gateway = Daemon::start(Between::Auto);
+    let list = format!("127.0.0.1:1={}", gateway.address);
+    let mut pair = RankPair::of_two_jobs([String::new(), list], PATIENCE);
+    pair.connect(0);
+    pair.until(|pair| pair.up == [1, 1]);
+    pair.exchange();
+    gateway.until_account_has("connections: 1 now, 1 in all");
+}
+
+#[test]
+fn a_gateway_of_another_job_refuses_and_is_named() {
+    let gateway = Daemon::start(Between::Auto);
+    let list = format!("127.0.0.1:1={}", gateway.address);
+    let mut pair = RankPair::of_two_jobs([list, String::new()], Duration::from_secs(4));
+    pair.connect(1);
+    pair.until(|pair| !pair.down.is_empty());
+    let Fault::Unreachable(text) = &pair.down[0] else { panic!("{:?}", pair.down) };
+    assert!(text.contains(&gateway.address.to_string()), "{text}");
+    let account = gateway.account();
+    assert!(account.contains("refused, job: "), "{account}");
 }
 
 #[test]
