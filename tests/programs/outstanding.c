@@ -7,7 +7,7 @@
 
 #include "check.h"
 
-enum { COMMS = 4, SLOTS = 120, STEPS = 3000, THREADS = 3, ROUNDS = 60, MANY = 4000, LIMIT = 8 };
+enum { COMMS = 4, SLOTS = 120, STEPS = 3000, THREADS = 3, ROUNDS = 60, MANY = 4000, LIMIT = 8, STARTS = 3000 };
 enum { RECEIVE, WILD, PERSISTENT, EXCHANGE, SYNCHRONOUS, NOBODY, COLLECTIVE, KINDS };
 enum { UNUSED, ACTIVE, READY, INACTIVE };
 
@@ -274,6 +274,49 @@ static void by_threads(unsigned seed) {
         for (int j = 0; j < COMMS; j++) MPI_Comm_free(&pairs[i].in[j]);
 }
 
+/* A thread starts a persistent request and waits for it, again and again. Another asks for its status all the time:
+   neither may wait for the other for ever. */
+typedef struct {
+    MPI_Request request;
+    int is_over;
+} Asked;
+
+static void *ask_for_status(void *argument) {
+    Asked *asked = argument;
+    for (int flag; !__atomic_load_n(&asked->is_over, __ATOMIC_RELAXED);)
+        MPI_Request_get_status(asked->request, &flag, MPI_STATUS_IGNORE);
+    return NULL;
+}
+
+static void starts_beside_questions(MPI_Comm comm) {
+    static char attached[1 << 12];
+    MPI_Comm_attach_buffer(comm, attached, sizeof attached);
+    for (int kind = 0; kind < 4; kind++) {
+        int out = 0, in = 0, expected = 0;
+        Asked asked = {MPI_REQUEST_NULL, 0};
+        pthread_t thread;
+        if (kind == 0) MPI_Recv_init(&in, 1, MPI_INT, rank, 7, comm, &asked.request);
+        if (kind == 1) MPI_Ssend_init(&out, 1, MPI_INT, rank, 7, comm, &asked.request);
+        if (kind == 2) MPI_Allreduce_init(&out, &in, 1, MPI_INT, MPI_SUM, comm, MPI_INFO_NULL, &asked.request);
+        if (kind == 3) MPI_Bsend_init(&out, 1, MPI_INT, rank, 7, comm, &asked.request);
+        pthread_create(&thread, NULL, ask_for_status, &asked);
+        for (int start = 0; start < STARTS; start++) {
+            MPI_Request received = MPI_REQUEST_NULL;
+            out = start, expected = kind == 2 ? size * start : start;
+            if (kind % 2) MPI_Irecv(&in, 1, MPI_INT, rank, 7, comm, &received);
+            MPI_Start(&asked.request);
+            if (kind == 0) MPI_Send(&out, 1, MPI_INT, rank, 7, comm);
+            MPI_Wait(&asked.request, MPI_STATUS_IGNORE);
+            MPI_Wait(&received, MPI_STATUS_IGNORE);
+            CHECK(in == expected);
+        }
+        __atomic_store_n(&asked.is_over, 1, __ATOMIC_RELAXED);
+        pthread_join(thread, NULL);
+        MPI_Request_free(&asked.request);
+    }
+    MPI_Comm_detach_buffer(comm, &(void *){NULL}, &(int){0});
+}
+
 /* Sum of the library's counters whose names begin so. */
 static double counted(const char *begins) {
     MPI_T_pvar_session session;
@@ -405,6 +448,7 @@ int main(int argc, char **argv) {
     for (unsigned i = 0; i < 4; i++) churn_about(comms, 4 * seed + i);
     linear(comms[seed % COMMS]);
     if (level == MPI_THREAD_MULTIPLE) by_threads(seed);
+    if (level == MPI_THREAD_MULTIPLE) starts_beside_questions(comms[(seed + 1) % COMMS]);
     for (int i = 0; i < COMMS; i++) MPI_Comm_free(&comms[i]);
     MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     if (rank == 0) printf("outstanding, seed %u, on %d ranks: %d failures\n", seed, size, all);

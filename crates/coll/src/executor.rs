@@ -1,9 +1,10 @@
 //! Execution of collective operations from the planner's schedules (MPI-5.0 §6): at once, in the background, or
 //! repeatedly.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use engine::{EndMark, EndMarks, EndQueueId, OpId};
+use lock::Lock;
 use memory::Region;
 use plan::Schedule;
 use progress::{Task, TaskStage, Worker};
@@ -22,7 +23,7 @@ pub struct Pending(Arc<CollectiveEnd>);
 struct CollectiveEnd {
     result: OnceLock<Option<Box<Failure>>>,
     /// Queues that are told of the end; used with the lock of the team's worker.
-    marks: Mutex<EndMarks>,
+    marks: Lock<EndMarks>,
 }
 
 impl<T: Team> Collective<T> {
@@ -105,22 +106,18 @@ impl Pending {
 
     /// Lets a place enter a queue of the team's worker at the end, or at once; see [`EndMarks::register`].
     pub fn register_end(&self, worker: &mut Worker, mark: EndMark) -> Option<u32> {
-        self.marks().register(&mut worker.engine, mark, self.end().is_some())
+        self.0.marks.lock().register(&mut worker.engine, mark, self.end().is_some())
     }
 
     /// Takes back [`Pending::register_end`], unless the collective has ended.
     pub fn forget_end(&self, worker: &mut Worker, queue: EndQueueId) {
-        self.marks().forget(&mut worker.engine, queue);
+        self.0.marks.lock().forget(&mut worker.engine, queue);
     }
 
     fn set(&self, failure: Option<Box<Failure>>, worker: &mut Worker) {
         // A collective ends once.
         let _ = self.0.result.set(failure);
-        self.marks().note(&mut worker.engine);
-    }
-
-    fn marks(&self) -> MutexGuard<'_, EndMarks> {
-        self.0.marks.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.marks.lock().note(&mut worker.engine);
     }
 }
 

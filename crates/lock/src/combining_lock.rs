@@ -11,7 +11,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::atomic::Ordering;
 
 use super::latch::{FREE, HELD, Latch, WANTED};
-use super::parts::{AtomicU32, AtomicU64, has_one_thread};
+use super::parts::{AtomicU32, AtomicU64, has_one_thread, order};
 
 /// Guards a value that one thread at a time may use, with records for threads that find it held.
 pub struct CombiningLock<T: Combiner> {
@@ -77,25 +77,34 @@ impl<T: Combiner> CombiningLock<T> {
     /// Waits until nobody else holds the lock, and takes it.
     #[inline]
     pub fn lock(&self) -> CombiningGuard<'_, T> {
+        order::check_combining();
         self.latch.take();
-        CombiningGuard { combining_lock: self }
+        self.guard()
     }
 
     /// Takes the lock if nobody holds it.
     pub fn try_lock(&self) -> Option<CombiningGuard<'_, T>> {
-        self.latch.try_take().then(|| CombiningGuard { combining_lock: self })
+        self.latch.try_take().then(|| self.guard())
     }
 
     /// Takes the lock if nobody holds it, in few instructions while the process has one thread.
     #[inline(always)]
     pub fn take_at_once(&self) -> Option<CombiningGuard<'_, T>> {
+        order::check_combining();
         let Latch { word, .. } = &self.latch;
         if has_one_thread() && word.load(Ordering::Relaxed) == FREE {
             word.store(HELD, Ordering::Relaxed);
         } else if !self.latch.try_take() {
             return None;
         }
-        Some(CombiningGuard { combining_lock: self })
+        Some(self.guard())
+    }
+
+    /// Makes the guard of the thread that has just taken the lock.
+    #[inline(always)]
+    fn guard(&self) -> CombiningGuard<'_, T> {
+        order::count_combining(true);
+        CombiningGuard { combining_lock: self }
     }
 
     /// Leaves a record that `fill` has filled, as somebody else holds the lock. Waits for the lock instead if no
@@ -123,7 +132,7 @@ impl<T: Combiner> CombiningLock<T> {
         }
         if known == FREE {
             // The holder has released the lock meanwhile, so this thread executes the record.
-            drop(CombiningGuard { combining_lock: self });
+            drop(self.guard());
         }
         Entered::Left(receipt)
     }
@@ -214,6 +223,7 @@ impl<T: Combiner> DerefMut for CombiningGuard<'_, T> {
 impl<T: Combiner> Drop for CombiningGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
+        order::count_combining(false);
         let Latch { word, .. } = &self.combining_lock.latch;
         if has_one_thread() {
             // Only other threads leave records, so there are none: the only thread was alone all the time.

@@ -5,8 +5,8 @@
 //! cost. While the C library knows of a single thread, taking and releasing the lock are plain writes. The cache line
 //! then travels while the next message is made.
 //!
-//! The crate also holds a combining lock: a thread that finds it held leaves a record instead of waiting. Further
-//! parts are a cell with one user at a time, slots for thread-local values, and a guard against thread cancellation.
+//! The crate also holds a combining lock: a thread that finds it held leaves a record instead of waiting. A thread takes
+//! it before all other locks (`order`). Further parts are a cell with one user at a time, slots for thread-local values, and a guard against thread cancellation.
 //!
 //! This is an unsafe zone: the locks give out references to what they guard.
 
@@ -17,6 +17,7 @@ mod latch;
 #[cfg(test)]
 mod loom_model;
 mod mutual;
+mod order;
 mod owned_cell;
 mod parts;
 #[cfg(test)]
@@ -33,6 +34,12 @@ impl<T> Lock<T> {
     /// A lock that nobody holds.
     pub const fn new(value: T) -> Self {
         Self::of(latch(), value)
+    }
+}
+
+impl<T: Default> Default for Lock<T> {
+    fn default() -> Self {
+        Self::new(T::default())
     }
 }
 

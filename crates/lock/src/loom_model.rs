@@ -78,6 +78,13 @@ mod parts {
     /// Does nothing: loom lets other threads run anyway.
     pub fn spin_loop() {}
 
+    /// Counts nothing: all threads of a model share the thread's counters.
+    pub mod order {
+        pub fn check_combining() {}
+        pub fn count_combining(_: bool) {}
+        pub fn count_plain(_: bool) {}
+    }
+
     loom::lazy_static! {
         /// The C library's variable. Reading and writing it orders nothing.
         pub static ref ALONE: loom::sync::atomic::AtomicBool =

@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::atomic::Ordering;
 
 use super::latch::{FREE, Latch, WANTED};
-use super::parts::has_one_thread;
+use super::parts::{has_one_thread, order};
 
 /// Guards a value that one thread at a time may use. A panic does not poison it.
 #[derive(Debug)]
@@ -35,12 +35,19 @@ impl<T> Lock<T> {
     #[inline]
     pub fn lock(&self) -> Guard<'_, T> {
         self.latch.take();
-        Guard { lock: self }
+        self.guard()
     }
 
     /// Takes the lock if nobody holds it.
     pub fn try_lock(&self) -> Option<Guard<'_, T>> {
-        self.latch.try_take().then(|| Guard { lock: self })
+        self.latch.try_take().then(|| self.guard())
+    }
+
+    /// Makes the guard of the thread that has just taken the lock.
+    #[inline(always)]
+    fn guard(&self) -> Guard<'_, T> {
+        order::count_plain(true);
+        Guard { lock: self }
     }
 }
 
@@ -65,6 +72,7 @@ impl<T> DerefMut for Guard<'_, T> {
 impl<T> Drop for Guard<'_, T> {
     #[inline]
     fn drop(&mut self) {
+        order::count_plain(false);
         let Latch { word, .. } = &self.lock.latch;
         if has_one_thread() {
             word.store(FREE, Ordering::Release);

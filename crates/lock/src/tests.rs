@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use crate::{Lock, Missing, OwnedCell};
+use crate::{Combiner, CombiningLock, Lock, Missing, OwnedCell};
 
 #[test]
 fn the_lock_is_held_by_one_thread_at_a_time() {
@@ -42,6 +42,36 @@ fn sleepers_are_woken_one_by_one() {
         drop(held);
     });
     assert_eq!(*lock.lock(), 3);
+}
+
+/// A value without records.
+#[derive(Debug)]
+struct Recordless;
+
+impl Combiner for Recordless {
+    type Record = ();
+
+    fn take_in<'a>(&mut self, _: impl Iterator<Item = &'a mut ()>) {}
+}
+
+#[cfg(debug_assertions)]
+#[test]
+#[should_panic(expected = "holds a lock that comes after it")]
+fn a_combining_lock_is_not_entered_after_another_lock() {
+    let (first, second) = (CombiningLock::new([], Recordless), Lock::new(()));
+    drop((first.lock(), second.lock()));
+    let _second = second.lock();
+    let _first = first.lock();
+}
+
+#[cfg(debug_assertions)]
+#[test]
+#[should_panic(expected = "holds another one")]
+fn a_combining_lock_is_not_entered_within_another_one() {
+    let [first, second] = [(); 2].map(|()| CombiningLock::new([], Recordless));
+    drop(first.lock());
+    let _second = second.take_at_once();
+    let _first = first.take_at_once();
 }
 
 #[test]

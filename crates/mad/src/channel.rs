@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use engine::{Envelope, MatchedId, Selector};
+use lock::{Guard, Lock};
 use memory::Region;
 use progress::{Progress, Worker};
 use wire::PeerId;
@@ -25,7 +26,7 @@ pub struct Node {
 /// All channels of a process.
 #[derive(Default)]
 struct Lines {
-    /// Taken before a line's state, where both are.
+    /// Locked before a worker, and before a line's state.
     numbers: Mutex<BTreeMap<u32, Arc<Line>>>,
     /// Messages being packed.
     packings: AtomicUsize,
@@ -48,8 +49,8 @@ pub(crate) struct Line {
     number: u32,
     /// All there are, this one among them, as long as the node exists.
     lines: Arc<Lines>,
-    /// Taken inside the worker's lock or alone; the core's is never taken inside.
-    state: Mutex<State>,
+    /// Locked after the worker.
+    state: Lock<State>,
 }
 
 #[derive(Debug, Default)]
@@ -167,7 +168,7 @@ impl Node {
 
     fn line(&self, number: u32) -> Line {
         let (progress, lines) = (Arc::clone(&self.progress), Arc::clone(&self.lines));
-        Line { progress, rank: self.rank, size: self.size, number, lines, state: Mutex::default() }
+        Line { progress, rank: self.rank, size: self.size, number, lines, state: Lock::default() }
     }
 }
 
@@ -263,7 +264,7 @@ impl Channel {
         }
     }
 
-    fn state(&self) -> Result<MutexGuard<'_, State>> {
+    fn state(&self) -> Result<Guard<'_, State>> {
         let state = self.line.lock();
         if state.is_open && state.openings == self.opening {
             return Ok(state);
@@ -350,8 +351,8 @@ impl Line {
         Error::new(Fault::Open, message)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(|poison| poison.into_inner())
+    fn lock(&self) -> Guard<'_, State> {
+        self.state.lock()
     }
 }
 

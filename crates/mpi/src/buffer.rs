@@ -1,11 +1,12 @@
 //! Buffers for buffered sends (MPI-5.0 §3.6): of the process, and of communicators.
 //!
 //! The bytes of an attached buffer are counted, not used: the library keeps its own copies. Locks are
-//! taken in one order, the core first and then the buffer.
+//! taken in one order, the worker's first and then the buffer.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use engine::{Envelope, OpId, SendMode};
+use lock::{Guard, Lock};
 use memory::Region;
 use progress::Worker;
 use runtime::Instance;
@@ -16,7 +17,7 @@ use crate::{Error, ErrorClass, Result};
 
 /// A place where a buffer can be attached. Clones are the same place.
 #[derive(Clone, Debug, Default)]
-pub struct Place(Arc<Mutex<Option<Attached>>>);
+pub struct Place(Arc<Lock<Option<Attached>>>);
 
 /// A buffer that the application lends, or that the library makes as it needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,8 +165,8 @@ impl Place {
         self.lock().is_some()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Attached>> {
-        self.0.lock().unwrap_or_else(|poison| poison.into_inner())
+    fn lock(&self) -> Guard<'_, Option<Attached>> {
+        self.0.lock()
     }
 }
 

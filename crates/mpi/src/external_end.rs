@@ -1,8 +1,9 @@
 //! Ends of work that runs outside the engine.
 
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 use engine::{EndMark, EndMarks, EndQueueId};
+use lock::Lock;
 use progress::Worker;
 
 /// The result of such work, once it has ended, and the queues of the first VCI's worker that are told of it.
@@ -10,12 +11,12 @@ use progress::Worker;
 pub(crate) struct ExternalEnd<T> {
     result: OnceLock<T>,
     /// Used with the lock of the first VCI's worker.
-    marks: Mutex<EndMarks>,
+    marks: Lock<EndMarks>,
 }
 
 impl<T> Default for ExternalEnd<T> {
     fn default() -> Self {
-        Self { result: OnceLock::new(), marks: Mutex::default() }
+        Self { result: OnceLock::new(), marks: Lock::default() }
     }
 }
 
@@ -32,21 +33,17 @@ impl<T> ExternalEnd<T> {
 
     /// Tells those who wait for the work that it has a result.
     pub fn announce(&self, worker: &mut Worker) {
-        self.marks().note(&mut worker.engine);
+        self.marks.lock().note(&mut worker.engine);
         worker.engine.submit_event();
     }
 
     /// Lets a place enter a queue of the first VCI's worker at the end, or at once; see [`EndMarks::register`].
     pub fn register(&self, worker: &mut Worker, mark: EndMark) -> Option<u32> {
-        self.marks().register(&mut worker.engine, mark, self.result.get().is_some())
+        self.marks.lock().register(&mut worker.engine, mark, self.result.get().is_some())
     }
 
     /// Takes back [`ExternalEnd::register`], unless the work has ended.
     pub fn forget(&self, worker: &mut Worker, queue: EndQueueId) {
-        self.marks().forget(&mut worker.engine, queue);
-    }
-
-    fn marks(&self) -> MutexGuard<'_, EndMarks> {
-        self.marks.lock().unwrap_or_else(PoisonError::into_inner)
+        self.marks.lock().forget(&mut worker.engine, queue);
     }
 }

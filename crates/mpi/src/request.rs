@@ -9,10 +9,12 @@ pub mod several;
 mod watching;
 
 use std::cell::Cell;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use engine::{Completion, OpId, Outcome};
 use handles::{Handle, Objects};
+use lock::Lock;
 use progress::Worker;
 
 use crate::buffer::Flush;
@@ -196,7 +198,19 @@ pub enum Template {
 #[derive(Debug)]
 pub struct Persistent {
     template: Template,
-    active: Mutex<Option<Active>>,
+    /// Locked after the worker, so nobody holds it while the operation is submitted.
+    run: Lock<RunState>,
+    /// True once it is registered in a queue of ends.
+    is_registered: AtomicBool,
+}
+
+/// State of a persistent request.
+#[derive(Debug)]
+enum RunState {
+    Inactive,
+    /// A thread is in `MPI_Start`. Calls of other threads come before it, so they find the request inactive.
+    Starting,
+    Active(Active),
 }
 
 /// Operation in flight of a started persistent request.
@@ -232,7 +246,8 @@ impl Request {
 
     /// Makes a persistent request, inactive until started.
     pub fn persistent(template: Template) -> Self {
-        Self::Persistent(Arc::new(Persistent { template, active: Mutex::new(None) }))
+        let (run, is_registered) = (Lock::new(RunState::Inactive), AtomicBool::new(false));
+        Self::Persistent(Arc::new(Persistent { template, run, is_registered }))
     }
 
     /// Takes the result of the request if it has completed, as far as this VCI's worker knows.
@@ -269,17 +284,19 @@ impl Request {
                 Ended { ending, ..Ended::of(Status::EMPTY) }
             }),
             Self::Persistent(persistent) => {
-                let mut active = persistent.active();
-                let ended = match &*active {
-                    None => Ended { freed: false, ..Ended::of(Status::INACTIVE) },
-                    Some(Active::Done(done)) => Ended { freed: false, ..Ended::of(done.status()) },
-                    Some(Active::Operation(operation)) => operation.poll(worker, false)?,
-                    Some(Active::Collective(pending)) => {
+                let mut run = persistent.run.lock();
+                let RunState::Active(active) = &*run else {
+                    return Some(Ended { freed: false, ..Ended::of(Status::INACTIVE) });
+                };
+                let ended = match active {
+                    Active::Done(done) => Ended { freed: false, ..Ended::of(done.status()) },
+                    Active::Operation(operation) => operation.poll(worker, false)?,
+                    Active::Collective(pending) => {
                         let error = pending.end()?;
                         Ended { freed: false, ..Ended::with(Status::EMPTY, error) }
                     }
                 };
-                *active = None;
+                *run = RunState::Inactive;
                 Some(ended)
             }
         }
@@ -301,7 +318,7 @@ impl Request {
                 pending.end().map(|(bytes, _)| Status { bytes, ..Status::EMPTY })
             }
             Self::Generalized(request) => request.is_complete().then_some(Status::EMPTY),
-            Self::Persistent(persistent) => match &*persistent.active() {
+            Self::Persistent(persistent) => match persistent.run.lock().active() {
                 None => Some(Status::INACTIVE),
                 Some(Active::Done(done)) => Some(done.status()),
                 Some(Active::Operation(operation)) => operation.peek(worker),
@@ -321,7 +338,7 @@ impl Request {
             | Self::Access(_)
             | Self::Transfer(_)
             | Self::Generalized(_) => true,
-            Self::Persistent(persistent) => persistent.active().is_some(),
+            Self::Persistent(persistent) => persistent.run.lock().active().is_some(),
         }
     }
 
@@ -341,7 +358,7 @@ impl Request {
             | Self::Generalized(_) => Vec::new(),
             Self::Operation(operation) => vec![*operation],
             Self::Exchange(parts) => parts.iter().flat_map(Self::operations).collect(),
-            Self::Persistent(persistent) => match &*persistent.active() {
+            Self::Persistent(persistent) => match persistent.run.lock().active() {
                 Some(Active::Operation(operation)) => vec![*operation],
                 Some(Active::Done(_) | Active::Collective(_)) | None => Vec::new(),
             },
@@ -370,7 +387,7 @@ impl Request {
             | Self::Exchange(_)
             | Self::Flush(_)
             | Self::Generalized(_) => None,
-            Self::Persistent(persistent) => match &*persistent.active() {
+            Self::Persistent(persistent) => match persistent.run.lock().active() {
                 Some(Active::Collective(_)) => Some(COLLECTIVE),
                 Some(Active::Done(_) | Active::Operation(_)) | None => None,
             },
@@ -447,35 +464,63 @@ pub(crate) fn gone(worker: &mut progress::Worker) -> Error {
     Error::new(ErrorClass::ProcAborted, format!("the peer is gone ({notices})"))
 }
 
+impl RunState {
+    /// The operation in flight.
+    fn active(&self) -> Option<&Active> {
+        match self {
+            Self::Inactive | Self::Starting => None,
+            Self::Active(active) => Some(active),
+        }
+    }
+}
+
 impl Persistent {
-    fn active(&self) -> MutexGuard<'_, Option<Active>> {
-        self.active.lock().unwrap_or_else(|poison| poison.into_inner())
+    fn start(&self) -> Result<()> {
+        self.claim()?;
+        let begun = self.template.begin();
+        let mut run = self.run.lock();
+        match begun {
+            Ok(active) => *run = RunState::Active(active),
+            Err(error) => {
+                *run = RunState::Inactive;
+                return Err(error);
+            }
+        }
+        Ok(())
     }
 
-    fn start(&self) -> Result<()> {
-        let mut active = self.active();
-        if active.is_some() {
-            return Err(already_active());
+    /// Lets the calling thread start the request.
+    fn claim(&self) -> Result<()> {
+        let mut run = self.run.lock();
+        match &*run {
+            RunState::Inactive => *run = RunState::Starting,
+            RunState::Starting | RunState::Active(_) => return Err(already_active()),
         }
-        let request = match &self.template {
-            Template::Send(send) => send.begin()?,
-            Template::Receive(receive) => receive.begin(),
-            Template::Collective(collective) => {
-                Request::Collective(collective::start(Arc::clone(collective), None))
+        Ok(())
+    }
+}
+
+impl Template {
+    /// Submits the operation.
+    fn begin(&self) -> Result<Active> {
+        let request = match self {
+            Self::Send(send) => send.begin()?,
+            Self::Receive(receive) => receive.begin(),
+            Self::Collective(collective) => {
+                return Ok(Active::Collective(collective::start(Arc::clone(collective), None)));
             }
         };
-        *active = match request {
-            Request::Done(done) => Some(Active::Done(done)),
-            Request::Operation(operation) => Some(Active::Operation(operation)),
-            Request::Collective(pending) => Some(Active::Collective(pending)),
+        Ok(match request {
+            Request::Done(done) => Active::Done(done),
+            Request::Operation(operation) => Active::Operation(operation),
             Request::Exchange(_)
             | Request::Flush(_)
+            | Request::Collective(_)
             | Request::Access(_)
             | Request::Transfer(_)
             | Request::Generalized(_)
-            | Request::Persistent(_) => None,
-        };
-        Ok(())
+            | Request::Persistent(_) => unreachable!("a send or receive is one operation"),
+        })
     }
 }
 
@@ -504,14 +549,12 @@ pub fn start_all(process: &Process, handles: &[Cell<Handle>]) -> Result<()> {
 struct Startable {
     handle: Handle,
     persistent: Arc<Persistent>,
-    /// True if it is registered in queues of ends.
-    is_registered: bool,
 }
 
 impl Startable {
     fn start(&self) -> Result<()> {
         self.persistent.start()?;
-        if self.is_registered {
+        if self.persistent.is_registered.load(Ordering::Relaxed) {
             self.persistent.announce(self.handle);
         }
         Ok(())
@@ -521,12 +564,12 @@ impl Startable {
 fn startable(handle: Handle) -> Result<Startable> {
     let Named::Stored(vci) = Named::of(handle) else { return Err(not_persistent()) };
     let mut requests = REQUESTS.of(vci).lock();
-    let StoredRequest { request, marks, .. } = requests.find(handle)?;
-    match request {
-        Request::Persistent(persistent) if persistent.active().is_some() => Err(already_active()),
+    match &requests.find(handle)?.request {
+        Request::Persistent(persistent) if persistent.run.lock().active().is_some() => {
+            Err(already_active())
+        }
         Request::Persistent(persistent) => {
-            let (persistent, is_registered) = (Arc::clone(persistent), marks.is_some());
-            Ok(Startable { handle, persistent, is_registered })
+            Ok(Startable { handle, persistent: Arc::clone(persistent) })
         }
         Request::Done(_)
         | Request::Operation(_)

@@ -2,10 +2,10 @@
 //! them from one call to the next (`request::watching`).
 
 use std::cell::Cell;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use engine::EndQueueId;
 use handles::Handle;
+use lock::{Guard, Lock};
 use progress::Worker;
 
 use crate::vci::{VCIS_MAX, Vci};
@@ -14,8 +14,8 @@ use crate::vci::{VCIS_MAX, Vci};
 #[derive(Debug, Default)]
 pub(crate) struct Watched {
     /// By VCI; locked after its worker.
-    vcis: [Mutex<WatchedArrays>; VCIS_MAX],
-    recent: Mutex<RecentArrays>,
+    vcis: [Lock<WatchedArrays>; VCIS_MAX],
+    recent: Lock<RecentArrays>,
 }
 
 /// Addresses of the long arrays that calls named last.
@@ -51,13 +51,13 @@ pub(crate) struct WatchedArray {
 }
 
 impl Watched {
-    pub fn of(&self, vci: Vci) -> MutexGuard<'_, WatchedArrays> {
-        lock(&self.vcis[vci.number()])
+    pub fn of(&self, vci: Vci) -> Guard<'_, WatchedArrays> {
+        self.vcis[vci.number()].lock()
     }
 
     /// True if a call has named this array lately.
     pub fn is_repeated(&self, address: usize) -> bool {
-        let RecentArrays { addresses, next } = &mut *lock(&self.recent);
+        let RecentArrays { addresses, next } = &mut *self.recent.lock();
         if addresses.contains(&address) {
             return true;
         }
@@ -128,10 +128,6 @@ impl WatchedArray {
         all.dedup();
         all
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Largest number of arrays that a VCI watches.

@@ -1,10 +1,11 @@
 //! Traffic from this process to each rank, counted for `mpiexec -record`.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::sync::OnceLock;
 
 use boot::Job;
 use engine::{Engine, Envelope, SendObserver};
+use lock::{Guard, Lock};
 use place::traffic::{Counted, Sent, TrafficKind};
 use wire::PeerId;
 
@@ -41,7 +42,7 @@ pub(crate) fn begin(engine: &mut Engine, job: &Job) {
         of_all,
         ..TrafficRecord::default()
     };
-    if RECORD.set(Mutex::new(record)).is_ok() {
+    if RECORD.set(Lock::new(record)).is_ok() {
         engine.set_send_observer(Box::new(Counter));
     }
 }
@@ -85,9 +86,8 @@ pub(crate) fn counted(site: u32) -> Option<Vec<u8>> {
     Some(Counted { site, sent: record.sent.iter().map(one).collect() }.emit())
 }
 
-fn record() -> Option<MutexGuard<'static, TrafficRecord>> {
-    let record = RECORD.get()?;
-    Some(record.lock().unwrap_or_else(|poison| poison.into_inner()))
+fn record() -> Option<Guard<'static, TrafficRecord>> {
+    RECORD.get().map(Lock::lock)
 }
 
 /// Stands with the engine for the record.
@@ -129,7 +129,7 @@ impl TrafficRecord {
     }
 }
 
-static RECORD: OnceLock<Mutex<TrafficRecord>> = OnceLock::new();
+static RECORD: OnceLock<Lock<TrafficRecord>> = OnceLock::new();
 
 /// The level before the application sets one: profiling is enabled.
 const FIRST_LEVEL: i32 = 1;

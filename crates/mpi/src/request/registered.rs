@@ -1,5 +1,7 @@
 //! Requests whose ends enter queues.
 
+use std::sync::atomic::Ordering;
+
 use engine::{EndMark, EndQueueId};
 use handles::Handle;
 use progress::Worker;
@@ -53,7 +55,7 @@ impl Request {
             Self::Transfer(pending) => Registered::of(pending.register_end(worker, mark)),
             Self::Generalized(request) => Registered::of(request.register_end(worker, mark)),
             Self::Persistent(persistent) => {
-                if let Some(active) = &*persistent.active() {
+                if let Some(active) = persistent.run.lock().active() {
                     active.register_end(worker, mark);
                 }
                 Registered::Anew
@@ -71,7 +73,7 @@ impl Request {
             Self::Access(pending) => pending.forget_end(worker, queue),
             Self::Transfer(pending) => pending.forget_end(worker, queue),
             Self::Generalized(request) => request.forget_end(worker, queue),
-            Self::Persistent(persistent) => match &*persistent.active() {
+            Self::Persistent(persistent) => match persistent.run.lock().active() {
                 Some(Active::Operation(operation)) => {
                     worker.engine.forget_end_of(operation.op, queue);
                 }
@@ -85,7 +87,9 @@ impl Request {
 impl StoredRequest {
     /// [`Request::register_end`]; a persistent request stays registered.
     pub fn register_end(&mut self, worker: &mut Worker, mark: EndMark) -> Registered {
-        if let Request::Persistent(_) = &self.request {
+        if let Request::Persistent(persistent) = &self.request {
+            // Before its state is asked for: a thread that starts it finds this, or is found.
+            persistent.is_registered.store(true, Ordering::Relaxed);
             let marks = self.marks.get_or_insert_default();
             if marks.add(&mut worker.engine, mark).is_some() {
                 return Registered::Before;
@@ -114,7 +118,7 @@ impl Persistent {
                 return;
             };
             for mark in marks.iter() {
-                if let Some(active) = &*self.active() {
+                if let Some(active) = self.run.lock().active() {
                     active.register_end(worker, mark);
                 }
             }

@@ -34,7 +34,7 @@ impl Requests {
     }
 }
 
-/// Locked after the core.
+/// Locked after the worker.
 pub(super) static REQUESTS: Requests = {
     const fn part(vci: usize) -> Part {
         Part(Table::part(Kind::Request, vci))

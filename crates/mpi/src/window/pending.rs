@@ -1,9 +1,8 @@
 //! Operations on windows that requests stand for.
 
-use std::sync::{Mutex, MutexGuard};
-
 use engine::{EndMark, EndQueueId, OpId};
 use handles::Handle;
+use lock::Lock;
 use progress::Worker;
 use rma::AccessFault;
 
@@ -12,7 +11,8 @@ use crate::{Error, ErrorClass};
 /// An operation that a request stands for, and the window for its errors.
 #[derive(Debug)]
 pub struct PendingAccess {
-    state: Mutex<State>,
+    /// Locked after the worker.
+    state: Lock<State>,
     window: Handle,
 }
 
@@ -24,12 +24,12 @@ enum State {
 
 impl PendingAccess {
     pub(super) fn new(pending: rma::PendingAccess, window: Handle) -> Self {
-        Self { state: Mutex::new(State::Pending(pending)), window }
+        Self { state: Lock::new(State::Pending(pending)), window }
     }
 
     /// The result, if the operation is complete: `None` or the error.
     pub(crate) fn end(&self, worker: &mut Worker) -> Option<Option<Error>> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if let State::Pending(pending) = &mut *state {
             let result = pending.poll(worker)?;
             *state = State::Ended(result.err().map(|fault| Error::from(fault).on(self.window)));
@@ -57,14 +57,10 @@ impl PendingAccess {
     }
 
     fn ops(&self) -> Vec<OpId> {
-        match &*self.state() {
+        match &*self.state.lock() {
             State::Pending(pending) => pending.ops().collect(),
             State::Ended(_) => Vec::new(),
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(|poison| poison.into_inner())
     }
 }
 

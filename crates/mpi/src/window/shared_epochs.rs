@@ -2,7 +2,8 @@
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard};
+
+use lock::{Guard, Lock};
 
 use super::epoch::{Epochs, Use};
 use crate::Result;
@@ -10,7 +11,7 @@ use crate::Result;
 /// Epochs behind a lock, and the permissions that threads read without it.
 #[derive(Debug)]
 pub(super) struct SharedEpochs {
-    epochs: Mutex<Epochs>,
+    epochs: Lock<Epochs>,
     /// Number of the present state. Each call that opens or closes an epoch changes it. Odd in a passive target epoch.
     number: AtomicU64,
     /// For each target, the number of the state that permits its access at once.
@@ -20,18 +21,18 @@ pub(super) struct SharedEpochs {
 }
 
 /// The epochs, to be read.
-pub(super) struct EpochsView<'a>(MutexGuard<'a, Epochs>);
+pub(super) struct EpochsView<'a>(Guard<'a, Epochs>);
 
 /// The epochs, to be changed. What was permitted before is checked again.
 pub(super) struct EpochsChange<'a> {
-    epochs: MutexGuard<'a, Epochs>,
+    epochs: Guard<'a, Epochs>,
     number: &'a AtomicU64,
 }
 
 impl SharedEpochs {
     /// Makes the closed epochs of a window of `size` processes. With `is_strict`, each access asks for its permission.
     pub fn new(size: u32, is_strict: bool) -> Self {
-        let epochs = Mutex::new(Epochs::default());
+        let epochs = Lock::new(Epochs::default());
         let permitted = (0..size).map(|_| AtomicU64::new(0)).collect();
         Self { epochs, number: AtomicU64::new(2), permitted, is_strict }
     }
@@ -56,7 +57,7 @@ impl SharedEpochs {
 
     /// Permits an operation like [`Epochs::permit`], and the next ones of this epoch on the same target.
     pub fn permit(&self, target: Option<u32>, with: Use) -> Result<bool> {
-        let mut epochs = self.lock();
+        let mut epochs = self.epochs.lock();
         let wants_lock = epochs.permit(target, with)?;
         if let Some(target) = target.filter(|_| !wants_lock && !self.is_strict) {
             let number = self.number.load(Ordering::Relaxed);
@@ -67,21 +68,17 @@ impl SharedEpochs {
 
     /// Notes that the epoch of `MPI_Win_lock_all` has taken a target's lock. What was permitted stays so.
     pub fn note_taken(&self, target: u32) {
-        self.lock().note_taken(target);
+        self.epochs.lock().note_taken(target);
     }
 
     /// Locks the epochs to read them.
     pub fn look(&self) -> EpochsView<'_> {
-        EpochsView(self.lock())
+        EpochsView(self.epochs.lock())
     }
 
     /// Locks the epochs to change them.
     pub fn change(&self) -> EpochsChange<'_> {
-        EpochsChange { epochs: self.lock(), number: &self.number }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Epochs> {
-        self.epochs.lock().unwrap_or_else(|poison| poison.into_inner())
+        EpochsChange { epochs: self.epochs.lock(), number: &self.number }
     }
 }
 
