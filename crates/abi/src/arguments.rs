@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use datatype::Datatype;
+use datatype::{Builtin, Datatype};
 use lock::ThreadSlots;
 use memory::Region;
 use mpi::comm::{self, Comm, CommRef};
@@ -116,9 +116,13 @@ pub(crate) fn window(raw: RawHandle) -> Result<Rc<Window>> {
             last.as_ref().filter(|last| last.is(raw)).map(|last| Rc::clone(&last.window))
         })
     };
+    // Results of calls that are not inlined stay apart, so that this one stays in registers.
     match known.flatten() {
-        Some(window) => world::current().map(|_| window),
-        None => find_window(raw),
+        Some(window) => {
+            world::current()?;
+            Ok(window)
+        }
+        None => Ok(find_window(raw)?),
     }
 }
 
@@ -280,11 +284,18 @@ pub(crate) fn buffer(
     elements: i64,
     datatype: RawHandle,
 ) -> Result<Region> {
-    let bytes = objects::gapless_bytes(handle(datatype));
-    if bytes > 0 && (0..USUAL_COUNT_MAX).contains(&elements) && address.get() as usize >= PAGE {
-        return Ok(address.bytes(0, elements as usize * bytes));
+    match gapless_len(elements, datatype) {
+        Some(len) if address.get() as usize >= PAGE => Ok(address.bytes(0, len)),
+        _ => unusual_buffer(names, address, elements, datatype),
     }
-    unusual_buffer(names, address, elements, datatype)
+}
+
+/// Length in bytes of elements of a predefined datatype without gaps, if their number is usual.
+#[inline(always)]
+pub(crate) fn gapless_len(elements: i64, datatype: RawHandle) -> Option<usize> {
+    let bytes = Builtin::gapless_size(handle(datatype).0);
+    let is_usual = bytes > 0 && (0..USUAL_COUNT_MAX).contains(&elements);
+    if is_usual { Some(elements as usize * bytes) } else { None }
 }
 
 /// The general case of [`buffer`], with all checks.

@@ -165,7 +165,7 @@ pub(crate) fn win_get_info(win: RawHandle, info: Out<RawHandle>) -> Result<()> {
 }
 
 /// The rank of a process of the window; none for `MPI_PROC_NULL`.
-#[inline]
+#[inline(always)]
 fn rank_or_null(window: &Window, name: &str, rank: c_int) -> Result<Option<u32>> {
     match u32::try_from(rank) {
         Ok(rank) if rank < window.size() => Ok(Some(rank)),

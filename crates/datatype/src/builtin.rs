@@ -74,14 +74,15 @@ pub(crate) struct ElementLayout {
 }
 
 impl ElementLayout {
-    fn basic(element: Element, size: usize, alignment: usize) -> Self {
+    const fn basic(element: Element, size: usize, alignment: usize) -> Self {
         Self { value: element, index: None, size, extent: size as isize, alignment }
     }
 
     /// Makes a pair, which is a struct of two (MPI-5.0 §6.9.4).
-    fn pair(value: Element, index: Element) -> Self {
+    const fn pair(value: Element, index: Element) -> Self {
         let (first, second) = (value.shape(), index.shape());
-        let alignment = first.alignment.max(second.alignment);
+        let is_larger = first.alignment > second.alignment;
+        let alignment = if is_larger { first.alignment } else { second.alignment };
         let offset = first.size.next_multiple_of(second.alignment);
         let extent = (offset + second.size).next_multiple_of(alignment) as isize;
         let size = first.size + second.size;
@@ -96,7 +97,7 @@ impl ElementLayout {
 
 impl Element {
     /// Returns the places of the element's parts in memory.
-    pub fn shape(self) -> ElementLayout {
+    pub const fn shape(self) -> ElementLayout {
         match self {
             Self::I8 | Self::U8 | Self::Bytes1 => ElementLayout::basic(self, 1, 1),
             Self::I16 | Self::U16 | Self::F16 => ElementLayout::basic(self, 2, 2),
@@ -123,6 +124,12 @@ impl Element {
     /// Bytes of data.
     pub fn size(self) -> usize {
         self.shape().size
+    }
+
+    /// Bytes of data if elements that follow each other have no gaps, or 0.
+    const fn gapless_size(self) -> u8 {
+        let shape = self.shape();
+        if shape.size as isize == shape.extent { shape.size as u8 } else { 0 }
     }
 }
 
@@ -163,6 +170,18 @@ macro_rules! builtins {
             $(kinds[$value % 256] = (Class::$class, Element::$element);)*
             kinds
         };
+
+        /// Each type, and its [`Builtin::gapless_size`], by the last eight bits of its constant.
+        static NUMBERED: [Option<Builtin>; 256] = {
+            let mut numbered = [None; 256];
+            $(numbered[$value % 256] = Some(Builtin::$variant);)*
+            numbered
+        };
+        static GAPLESS_SIZES: [u8; 256] = {
+            let mut sizes = [0; 256];
+            $(sizes[$value % 256] = Builtin::$variant.element().gapless_size();)*
+            sizes
+        };
     };
 }
 
@@ -170,6 +189,19 @@ impl Builtin {
     /// Value of the ABI's constant.
     pub const fn abi(self) -> u16 {
         self as u16
+    }
+
+    /// The type of one of the ABI's constants.
+    #[inline]
+    pub fn numbered(abi: u64) -> Option<Self> {
+        if abi & !0xff == 0x200 { NUMBERED[(abi & 0xff) as usize] } else { None }
+    }
+
+    /// Size in bytes of an element of the type of an ABI constant, if there is one and elements that follow each other
+    /// have no gaps; else 0.
+    #[inline]
+    pub fn gapless_size(abi: u64) -> usize {
+        if abi & !0xff == 0x200 { usize::from(GAPLESS_SIZES[(abi & 0xff) as usize]) } else { 0 }
     }
 }
 
@@ -244,4 +276,22 @@ builtins! {
     Real16 "MPI_REAL16" 0x2e2 Float F128,
     Complex16 "MPI_COMPLEX16" 0x2e3 Complex C64,
     Complex32 "MPI_COMPLEX32" 0x2eb Complex C128,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Datatype;
+
+    #[test]
+    fn constants_lead_to_their_types_and_sizes() {
+        for abi in 0..0x1000 {
+            let known = Builtin::ALL.iter().copied().find(|one| u64::from(one.abi()) == abi);
+            assert_eq!(Builtin::numbered(abi), known);
+            let layout = known.map(|builtin| Datatype::builtin(builtin).layout().clone());
+            let gapless = layout.filter(|layout| layout.is_contiguous());
+            let size = gapless.map_or(0, |layout| layout.size());
+            assert_eq!(Builtin::gapless_size(abi), size, "{known:?}");
+        }
+    }
 }

@@ -105,6 +105,9 @@ fn nothing(_: Elements) {}
 /// Applies `combine` to every pair of elements, several at a time.
 #[inline]
 fn each<T: Copy>(of: Elements, combine: impl Fn(T, T) -> T) {
+    if of.count == 1 {
+        return one(of, 0, combine);
+    }
     match size_of::<T>() {
         0..=4 => blocks::<T, 16>(of, combine),
         5..=8 => blocks::<T, 8>(of, combine),
@@ -116,9 +119,8 @@ fn each<T: Copy>(of: Elements, combine: impl Fn(T, T) -> T) {
 /// compiler may use vector registers wherever the results go.
 #[inline]
 fn blocks<T: Copy, const N: usize>(of: Elements, combine: impl Fn(T, T) -> T) {
-    let Elements { left, right, out, count } = of;
-    let (left, right, out) = (left.cast::<T>(), right.cast::<T>(), out.cast::<T>());
-    let whole = count - count % N;
+    let whole = of.count - of.count % N;
+    let (left, right, out) = (of.left.cast::<T>(), of.right.cast::<T>(), of.out.cast::<T>());
     for first in (0..whole).step_by(N) {
         // SAFETY: the regions hold `count` elements of this type at these addresses, which the
         // regions' makers guaranteed; alignment is not assumed.
@@ -129,14 +131,20 @@ fn blocks<T: Copy, const N: usize>(of: Elements, combine: impl Fn(T, T) -> T) {
             out.add(first).cast::<[T; N]>().write_unaligned(results);
         }
     }
-    for index in whole..count {
-        // SAFETY: `index` is below `count`, and the regions hold `count` elements of this type, as
-        // their makers guaranteed; alignment is not assumed.
-        unsafe {
-            let result =
-                combine(left.add(index).read_unaligned(), right.add(index).read_unaligned());
-            out.add(index).write_unaligned(result);
-        }
+    for index in whole..of.count {
+        one(of, index, &combine);
+    }
+}
+
+/// Combines the elements of an index below their count.
+#[inline(always)]
+fn one<T: Copy>(of: Elements, index: usize, combine: impl Fn(T, T) -> T) {
+    let (left, right, out) = (of.left.cast::<T>(), of.right.cast::<T>(), of.out.cast::<T>());
+    // SAFETY: `index` is below the count, and the regions hold as many elements of this type, as
+    // their makers guaranteed; alignment is not assumed.
+    unsafe {
+        let result = combine(left.add(index).read_unaligned(), right.add(index).read_unaligned());
+        out.add(index).write_unaligned(result);
     }
 }
 

@@ -55,19 +55,6 @@ pub fn predefined(handle: Handle) -> Result<&'static Datatype> {
     })
 }
 
-/// The size in bytes of an element of a predefined datatype whose elements lie one behind the other
-/// without gaps; 0 for all others.
-#[inline]
-pub fn gapless_bytes(handle: Handle) -> usize {
-    static BYTES: LazyLock<[u8; 0x100]> = LazyLock::new(|| {
-        std::array::from_fn(|low| match predefined(Handle(0x200 | low as u64)) {
-            Ok(datatype) if datatype.layout().is_contiguous() => datatype.size() as u8,
-            Ok(_) | Err(_) => 0,
-        })
-    });
-    if handle.0 & !0xff == 0x200 { usize::from(BYTES[(handle.0 & 0xff) as usize]) } else { 0 }
-}
-
 /// The table of derived datatypes.
 pub static DATATYPES: Table<Datatype> = Table::new(Kind::Datatype);
 
@@ -77,8 +64,17 @@ pub static DATATYPES: Table<Datatype> = Table::new(Kind::Datatype);
 /// `MPI_ERR_OP` for the null, a stale or a foreign handle.
 #[inline]
 pub fn op(handle: Handle) -> Result<Op> {
-    let predefined = match handle.0 {
-        0x20 => return Err(Error::new(ErrorClass::Op, "the operation is MPI_OP_NULL")),
+    match predefined_op(handle) {
+        Some(predefined) => Ok(Op::Predefined(predefined)),
+        None if handle.0 == 0x20 => Err(Error::new(ErrorClass::Op, "the operation is MPI_OP_NULL")),
+        None => Ok(OPS.find(handle)?),
+    }
+}
+
+/// The predefined operation behind a handle, if it is one.
+#[inline]
+pub fn predefined_op(handle: Handle) -> Option<Predefined> {
+    Some(match handle.0 {
         0x21 => Predefined::Sum,
         0x22 => Predefined::Min,
         0x23 => Predefined::Max,
@@ -93,9 +89,8 @@ pub fn op(handle: Handle) -> Result<Op> {
         0x39 => Predefined::Maxloc,
         0x3c => Predefined::Replace,
         0x3d => Predefined::NoOp,
-        _ => return Ok(OPS.find(handle)?),
-    };
-    Ok(Op::Predefined(predefined))
+        _ => return None,
+    })
 }
 
 /// The table of the application's operations.

@@ -10,71 +10,80 @@ use crate::control::Control;
 
 /// Combination of the elements of one predefined type.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Combination {
-    pub op: Predefined,
-    pub builtin: Builtin,
+pub struct Combination {
     reducer: Reducer,
-    layout: &'static Layout,
+    builtin: Builtin,
+    op: Predefined,
+    /// Length of an element without gaps in bytes, if it is at most [`ELEMENT_MAX`]; else 0.
+    simple_size: u8,
 }
 
 impl Combination {
+    /// The combination of elements of a type by an operation, if it is defined.
     #[inline]
-    pub fn new(builtin: Builtin, op: Predefined) -> Self {
-        static LAYOUTS: LazyLock<Vec<Arc<Layout>>> = LazyLock::new(|| {
-            let none = || Arc::new(Layout::new([], 0));
-            let mut layouts: Vec<_> = (0..0x100).map(|_| none()).collect();
+    pub fn find(builtin: Builtin, op: Predefined) -> Option<&'static Self> {
+        static ALL: LazyLock<Vec<Option<Combination>>> = LazyLock::new(|| {
+            let mut all = vec![None; Predefined::ALL.len() * TYPES];
             for &builtin in Builtin::ALL {
-                let layout = Arc::clone(Datatype::builtin(builtin).layout());
-                layouts[usize::from(builtin.abi() & 0xff)] = layout;
+                let size = Builtin::gapless_size(builtin.abi().into());
+                let simple_size = if size <= ELEMENT_MAX { size as u8 } else { 0 };
+                for &op in Predefined::ALL.iter().filter(|op| op.combines(builtin)) {
+                    let reducer = op.reducer(builtin);
+                    let combination = Combination { reducer, builtin, op, simple_size };
+                    all[place_of(builtin, op)] = Some(combination);
+                }
             }
-            layouts
+            all
         });
-        let layout = &*LAYOUTS[usize::from(builtin.abi() & 0xff)];
-        Self { op, builtin, reducer: op.reducer(builtin), layout }
+        ALL[place_of(builtin, op)].as_ref()
     }
 
     /// Returns a combination from its numbers on the wire; `None` if it is not defined.
-    pub fn numbered(number: u64) -> Option<Self> {
-        static BUILTINS: LazyLock<Vec<Option<Builtin>>> = LazyLock::new(|| {
-            let mut builtins = vec![None; 0x100];
-            for &builtin in Builtin::ALL {
-                builtins[usize::from(builtin.abi() & 0xff)] = Some(builtin);
-            }
-            builtins
-        });
-        let builtin = BUILTINS[(number & 0xff) as usize]?;
+    pub(crate) fn numbered(number: u64) -> Option<&'static Self> {
+        let builtin = Builtin::numbered(number & 0xffff)?;
         let op = *Predefined::ALL.get((number >> 16) as usize)?;
-        let is_valid = u64::from(builtin.abi()) == number & 0xffff && op.combines(builtin);
-        is_valid.then(|| Self::new(builtin, op))
+        Self::find(builtin, op)
     }
 
     /// Number of the combination on the wire.
-    pub fn number(&self) -> u64 {
+    pub(crate) fn number(&self) -> u64 {
         let op = Predefined::ALL.iter().position(|op| *op == self.op).unwrap_or(0) as u64;
         op << 16 | u64::from(self.builtin.abi())
     }
 
+    fn layout(&self) -> &'static Layout {
+        static LAYOUTS: LazyLock<Vec<Arc<Layout>>> = LazyLock::new(|| {
+            let none = Arc::new(Layout::new([], 0));
+            let mut layouts: Vec<_> = (0..TYPES).map(|_| Arc::clone(&none)).collect();
+            for &builtin in Builtin::ALL {
+                let layout = Arc::clone(Datatype::builtin(builtin).layout());
+                layouts[usize::from(builtin.abi()) % TYPES] = layout;
+            }
+            layouts
+        });
+        &LAYOUTS[usize::from(self.builtin.abi()) % TYPES]
+    }
+
     /// Data of an element, in bytes.
-    #[inline]
-    pub fn size(&self) -> usize {
-        self.layout.size()
+    pub(crate) fn size(&self) -> usize {
+        self.layout().size()
     }
 
     /// Distance of elements, in bytes.
-    pub fn extent(&self) -> usize {
-        self.layout.extent() as usize
+    pub(crate) fn extent(&self) -> usize {
+        self.layout().extent() as usize
     }
 
-    /// True if elements have no gaps and are no longer than [`ELEMENT_MAX`].
+    /// Length of an element in bytes, if it has no gaps and is no longer than [`ELEMENT_MAX`].
     #[inline]
-    pub fn is_simple(&self) -> bool {
-        self.layout.is_contiguous() && self.size() <= ELEMENT_MAX
+    pub(crate) fn simple_size(&self) -> Option<usize> {
+        if self.simple_size > 0 { Some(usize::from(self.simple_size)) } else { None }
     }
 
     /// Combines one simple element in `memory` with that of `data`, if there is one. Writes the one that was there to
     /// `result`.
-    #[inline]
-    pub fn apply_to_one(
+    #[inline(always)]
+    pub(crate) fn apply_to_one(
         &self,
         memory: &Region,
         offset: usize,
@@ -82,11 +91,25 @@ impl Combination {
         result: Option<&Region>,
         control: &Control,
     ) {
-        match self.size() {
+        match usize::from(self.simple_size) {
             8 => self.combine_one::<8>(8, (memory, offset), data, result, control),
             4 => self.combine_one::<4>(4, (memory, offset), data, result, control),
-            len => self.combine_one::<ELEMENT_MAX>(len, (memory, offset), data, result, control),
+            _ => self.combine_any(memory, offset, data.cloned(), result.cloned(), control),
         }
+    }
+
+    /// Combines like [`Combination::apply_to_one`] an element of an unusual length.
+    #[inline(never)]
+    fn combine_any(
+        &self,
+        memory: &Region,
+        offset: usize,
+        data: Option<Region>,
+        result: Option<Region>,
+        control: &Control,
+    ) {
+        let (data, result, len) = (data.as_ref(), result.as_ref(), usize::from(self.simple_size));
+        self.combine_one::<ELEMENT_MAX>(len, (memory, offset), data, result, control);
     }
 
     /// Combines an element of `len` bytes in buffers of `ROOM`.
@@ -123,7 +146,7 @@ impl Combination {
 
     /// Combines `data` with as many elements that begin at `offset` in `memory`. Passes those that were there to `old`, in
     /// order. The memory covers the last element's data.
-    pub fn apply(
+    pub(crate) fn apply(
         &self,
         memory: &Region,
         offset: usize,
@@ -131,7 +154,7 @@ impl Combination {
         control: &Control,
         old: &mut dyn FnMut(&[u8]),
     ) {
-        control.combine(|| match (self.layout.is_contiguous(), data.len()) {
+        control.combine(|| match (!self.has_gaps(), data.len()) {
             (true, ..=SHORT_LEN) => self.combine_in::<SHORT_LEN>(memory, offset, data, old),
             (true, _) => self.combine_in::<LONG_LEN>(memory, offset, data, old),
             (false, _) => self.combine_spread(memory, offset, data, old),
@@ -140,13 +163,18 @@ impl Combination {
 
     /// True if elements have gaps.
     #[inline]
-    pub fn has_gaps(&self) -> bool {
-        !self.layout.is_contiguous()
+    pub(crate) fn has_gaps(&self) -> bool {
+        !self.layout().is_contiguous()
     }
 
     /// Combines `data` with as many elements without gaps, whose lock the caller holds. Writes those that were there to
     /// `result`.
-    pub fn apply_to_stream(&self, elements: &Region, data: &Region, result: Option<&Region>) {
+    pub(crate) fn apply_to_stream(
+        &self,
+        elements: &Region,
+        data: &Region,
+        result: Option<&Region>,
+    ) {
         if let Some(result) = result {
             result.copy_from(elements);
         }
@@ -220,7 +248,7 @@ impl Combination {
 
     /// Replaces a simple element by `new` if it equals `compare`. Passes the one that was there to `old`.
     #[inline]
-    pub fn compare_and_swap(
+    pub(crate) fn compare_and_swap(
         &self,
         memory: &Region,
         offset: usize,
@@ -241,11 +269,19 @@ impl Combination {
 
     /// An element in memory, as its stream.
     fn element(&self, memory: &Region, at: usize) -> Region {
-        let segments = self.layout.segments().iter();
+        let segments = self.layout().segments().iter();
         Region::chain(
             segments.map(|Segment { offset, len }| memory.slice(at + offset as usize, len)),
         )
     }
+}
+
+/// Number of the types that [`place_of`] tells apart: by the last eight bits of their constants.
+const TYPES: usize = 0x100;
+
+#[inline]
+fn place_of(builtin: Builtin, op: Predefined) -> usize {
+    op as usize * TYPES + usize::from(builtin.abi()) % TYPES
 }
 
 /// Lengths of the buffers in which elements are combined: multiples of every element without gaps.
@@ -268,11 +304,11 @@ mod tests {
         for &builtin in Builtin::ALL {
             for &op in Predefined::ALL {
                 let datatype = Datatype::builtin(builtin);
-                let is_moved = matches!(op, Predefined::Replace | Predefined::NoOp);
-                if !is_moved && !op.combines(builtin) {
+                if !op.combines(builtin) {
+                    assert!(Combination::find(builtin, op).is_none());
                     continue;
                 }
-                let combination = Combination::new(builtin, op);
+                let combination = Combination::find(builtin, op).unwrap();
                 assert_eq!(Combination::numbered(combination.number()).map(|one| one.op), Some(op));
                 let (extent, size) = (combination.extent(), combination.size());
                 let memory = |first: u8| {
@@ -296,7 +332,7 @@ mod tests {
                 assert_eq!(old, before, "{builtin:?} {op:?}");
                 assert_eq!(stream(&target), stream(&expected), "{builtin:?} {op:?}");
                 assert_eq!(old.len(), 3 * size);
-                if combination.is_simple() {
+                if combination.simple_size().is_some() {
                     let (target, result) = (memory(1), Region::owned(size));
                     let one = Region::from_box(operand[size..2 * size].into());
                     let data = Some(&one).filter(|_| op != Predefined::NoOp);
@@ -312,7 +348,7 @@ mod tests {
     #[test]
     fn an_element_that_differs_is_not_swapped() {
         for builtin in [Builtin::Int, Builtin::Double, Builtin::Integer16, Builtin::Byte] {
-            let combination = Combination::new(builtin, Predefined::NoOp);
+            let combination = Combination::find(builtin, Predefined::NoOp).unwrap();
             let size = combination.size();
             let (one, two) = (vec![1; size], vec![2; size]);
             let memory = Region::from_box(one.clone().into());

@@ -25,6 +25,7 @@ mod tests;
 mod window;
 mod word_lock;
 
+pub use combine::Combination;
 pub use fault::{AccessFault, Result};
 pub use locks::LockKind;
 pub use node_memory::{NodeInvitation, NodeMemory};

@@ -1,6 +1,5 @@
 //! Operations on the memory of targets.
 
-use datatype::{Builtin, Predefined};
 use engine::{CALL_MAX, PutTo, Wanted};
 use memory::Region;
 
@@ -17,24 +16,30 @@ impl Window {
     ///
     /// # Errors
     /// Elements lie outside the window.
+    #[inline(always)]
     pub fn put(&self, data: &Region, to: TargetPlace<'_>) -> Result<()> {
-        let target = self.target(to.rank);
+        let target = self.target(to.rank());
         to.check(target.len)?;
-        if data.is_empty() {
-            return Ok(());
-        }
-        if let Some(Mapped { memory, .. }) = &target.mapped {
-            match to.contiguous() {
-                Some(offset) => memory.move_piece(offset as usize, data, 0, data.len()),
-                None => elements(memory, &to).copy_from(data),
+        match (&target.mapped, to.contiguous()) {
+            (Some(mapped), Some(offset)) if !data.is_empty() => {
+                mapped.memory.move_piece(offset, data, 0, data.len());
             }
-            return Ok(());
+            _ => self.put_unusual(data.clone(), to),
         }
-        self.put_remote(data, &to, target);
         Ok(())
     }
 
+    /// Puts data with gaps, or to memory that this process does not map.
     #[inline(never)]
+    fn put_unusual(&self, data: Region, to: TargetPlace<'_>) {
+        let target = self.target(to.rank());
+        match &target.mapped {
+            Some(Mapped { memory, .. }) => elements(memory, &to).copy_from(&data),
+            None if data.is_empty() => {}
+            None => self.put_remote(&data, &to, target),
+        }
+    }
+
     fn put_remote(&self, data: &Region, to: &TargetPlace<'_>, target: &Target) {
         let (mut at, mut pieces) = (0, Pieces::default());
         to.each_run(|piece| {
@@ -84,11 +89,11 @@ impl Window {
                 worker.engine.release(op);
                 worker.engine.submit_flush(target.peer)
             });
-            return self.note(to.rank, flush);
+            return self.note(to.rank(), flush);
         }
         if !progress.put_short(target.peer, put, data) {
             let op = progress.submit(|worker| worker.engine.submit_put(target.peer, put, data));
-            self.note(to.rank, op);
+            self.note(to.rank(), op);
         }
         target.outstanding.note_sent();
     }
@@ -97,24 +102,30 @@ impl Window {
     ///
     /// # Errors
     /// Elements lie outside the window.
+    #[inline(always)]
     pub fn get(&self, into: &Region, from: TargetPlace<'_>) -> Result<()> {
-        let target = self.target(from.rank);
+        let target = self.target(from.rank());
         from.check(target.len)?;
-        if into.is_empty() {
-            return Ok(());
-        }
-        if let Some(Mapped { memory, .. }) = &target.mapped {
-            match from.contiguous() {
-                Some(offset) => into.move_piece(0, memory, offset as usize, into.len()),
-                None => into.copy_from(&elements(memory, &from)),
+        match (&target.mapped, from.contiguous()) {
+            (Some(mapped), Some(offset)) if !into.is_empty() => {
+                into.move_piece(0, &mapped.memory, offset, into.len());
             }
-            return Ok(());
+            _ => self.get_unusual(into.clone(), from),
         }
-        self.get_remote(into, &from, target);
         Ok(())
     }
 
+    /// Gets elements with gaps, or from memory that this process does not map.
     #[inline(never)]
+    fn get_unusual(&self, into: Region, from: TargetPlace<'_>) {
+        let target = self.target(from.rank());
+        match &target.mapped {
+            Some(Mapped { memory, .. }) => into.copy_from(&elements(memory, &from)),
+            None if into.is_empty() => {}
+            None => self.get_remote(&into, &from, target),
+        }
+    }
+
     fn get_remote(&self, into: &Region, from: &TargetPlace<'_>, target: &Target) {
         let (mut at, mut pieces) = (0, Pieces::default());
         from.each_run(|piece| {
@@ -134,7 +145,7 @@ impl Window {
         let place = PutTo { key: target.key, offset };
         let submit =
             |worker: &mut progress::Worker| worker.engine.submit_get(target.peer, place, into);
-        self.note(from.rank, self.inner.progress.submit(submit));
+        self.note(from.rank(), self.inner.progress.submit(submit));
     }
 
     /// Gets short pieces, whose memory here ends at byte `end`, and empties their list.
@@ -157,105 +168,114 @@ impl Window {
         *pieces = Pieces::default();
     }
 
-    /// Combines data with the elements of `to`, which consist of `builtin`.
+    /// Combines data with the elements of `to`.
     ///
     /// # Errors
     /// Elements lie outside the window.
+    #[inline(always)]
     pub fn accumulate(
         &self,
         data: &Region,
         to: TargetPlace<'_>,
-        builtin: Builtin,
-        op: Predefined,
+        combination: &'static Combination,
     ) -> Result<()> {
-        self.combine(Some(data), None, &to, &Combination::new(builtin, op))
+        self.combine(Some(data), None, to, combination)
     }
 
-    /// Combines data like [`Window::accumulate`]; `result` gets the elements that were there. With
-    /// [`Predefined::NoOp`] there are no data.
+    /// Combines data like [`Window::accumulate`]; `result` gets the elements that were there. Without data, the elements
+    /// stay as they are.
     ///
     /// # Errors
     /// Those of [`Window::accumulate`].
+    #[inline(always)]
     pub fn get_accumulate(
         &self,
-        data: &Region,
+        data: Option<&Region>,
         result: &Region,
         to: TargetPlace<'_>,
-        builtin: Builtin,
-        op: Predefined,
+        combination: &'static Combination,
     ) -> Result<()> {
-        let data = Some(data).filter(|_| op != Predefined::NoOp);
-        self.combine(data, Some(result), &to, &Combination::new(builtin, op))
+        self.combine(data, Some(result), to, combination)
     }
 
-    /// Replaces one element without gaps by `data` if it equals `compare`; `result` gets the element that was there.
+    /// Replaces one element without gaps by `data` if it equals `compare`; `result` gets the element that was there. The
+    /// combination is one of its type.
     ///
     /// # Errors
     /// The element lies outside the window.
+    #[inline]
     pub fn compare_and_swap(
         &self,
         data: &Region,
         compare: &Region,
         result: &Region,
         to: TargetPlace<'_>,
-        builtin: Builtin,
+        combination: &'static Combination,
     ) -> Result<()> {
-        let target = self.target(to.rank);
+        let target = self.target(to.rank());
         to.check(target.len)?;
-        let combination = Combination::new(builtin, Predefined::NoOp);
-        let (size, offset) = (combination.size(), to.displacement as u64);
-        let mut values = [0; 2 * ELEMENT_MAX];
-        let (older, newer) = values[..2 * size].split_at_mut(size);
+        let Some(Mapped { memory, control }) = &target.mapped else {
+            self.swap_remote([data.clone(), compare.clone(), result.clone()], to, combination);
+            return Ok(());
+        };
+        let (size, offset) = (to.len(), to.displacement() as usize);
+        let (mut older, mut newer) = ([0; ELEMENT_MAX], [0; ELEMENT_MAX]);
+        let (older, newer) = (&mut older[..size], &mut newer[..size]);
         compare.read(0, older);
         data.read(0, newer);
-        if let Some(Mapped { memory, control }) = &target.mapped {
-            let keep = |old: &[u8]| result.write(0, old);
-            let values = (&*older, &*newer);
-            combination.compare_and_swap(memory, offset as usize, values, control, keep);
-            return Ok(());
-        }
-        let arguments = [request::argument_of(target.key), combination.number(), offset];
-        let payload = values[..2 * size].to_vec();
-        self.call(&to, target, CallKind::CompareAndSwap, arguments, payload, Some(result));
+        let keep = |old: &[u8]| result.write(0, old);
+        combination.compare_and_swap(memory, offset, (older, newer), control, keep);
         Ok(())
     }
 
+    #[inline(never)]
+    fn swap_remote(
+        &self,
+        [data, compare, result]: [Region; 3],
+        to: TargetPlace<'_>,
+        combination: &Combination,
+    ) {
+        let (target, offset) = (self.target(to.rank()), to.displacement() as u64);
+        let arguments = [request::argument_of(target.key), combination.number(), offset];
+        let payload = [compare.to_vec(), data.to_vec()].concat();
+        self.call(&to, target, CallKind::CompareAndSwap, arguments, payload, Some(&result));
+    }
+
     /// Combines data with elements of a target; without data, the elements stay as they are.
-    #[inline]
+    #[inline(always)]
     fn combine(
         &self,
         data: Option<&Region>,
         result: Option<&Region>,
-        to: &TargetPlace<'_>,
-        combination: &Combination,
+        to: TargetPlace<'_>,
+        combination: &'static Combination,
     ) -> Result<()> {
-        let target = self.target(to.rank);
+        let target = self.target(to.rank());
         to.check(target.len)?;
-        if let Some(Mapped { memory, control }) = &target.mapped
-            && to.len() == combination.size()
-            && let Some(offset) = to.contiguous().filter(|_| combination.is_simple())
-        {
-            combination.apply_to_one(memory, offset as usize, data, result, control);
-            return Ok(());
+        match (&target.mapped, to.contiguous()) {
+            (Some(Mapped { memory, control }), Some(offset))
+                if combination.simple_size() == Some(to.len()) =>
+            {
+                combination.apply_to_one(memory, offset, data, result, control);
+            }
+            _ => self.combine_several(data.cloned(), result.cloned(), to, combination),
         }
-        self.combine_several(data, result, to, target, combination);
         Ok(())
     }
 
     #[inline(never)]
     fn combine_several(
         &self,
-        data: Option<&Region>,
-        result: Option<&Region>,
-        to: &TargetPlace<'_>,
-        target: &Target,
+        data: Option<Region>,
+        result: Option<Region>,
+        to: TargetPlace<'_>,
         combination: &Combination,
     ) {
-        let zeros = data.is_none().then(|| Region::owned(to.len()));
-        let Some(data) = data.or(zeros.as_ref()) else { return };
+        let (target, result) = (self.target(to.rank()), result.as_ref());
+        let data = data.unwrap_or_else(|| Region::owned(to.len()));
         match &target.mapped {
-            Some(mapped) => combine_mapped(data, result, to, combination, mapped),
-            None => self.combine_remote(data, result, to, target, combination),
+            Some(mapped) => combine_mapped(&data, result, &to, combination, mapped),
+            None => self.combine_remote(&data, result, &to, target, combination),
         }
     }
 
@@ -333,7 +353,7 @@ impl Window {
         if matches!(wanted, Wanted::Nothing) {
             target.outstanding.note_sent();
         }
-        self.note(to.rank, op);
+        self.note(to.rank(), op);
     }
 }
 
@@ -404,8 +424,11 @@ const LOCKED_MAX: usize = 2048;
 
 /// Elements of a place in memory that this process maps. The place was checked.
 fn elements(memory: &Region, place: &TargetPlace<'_>) -> Region {
-    let displacement = isize::try_from(place.displacement).ok();
-    let found = displacement.and_then(|at| memory.typed(at, place.count, place.layout));
+    let Some((count, layout)) = place.scattered() else {
+        return memory.slice(place.displacement() as usize, place.len());
+    };
+    let displacement = isize::try_from(place.displacement()).ok();
+    let found = displacement.and_then(|at| memory.typed(at, count, layout));
     found.unwrap_or_else(Region::empty)
 }
 

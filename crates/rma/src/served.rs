@@ -168,10 +168,7 @@ fn compare_and_swap(
     replies: &mut Replies,
 ) -> Result<(), CallError> {
     let combination = Combination::numbered(number).ok_or("there is no such combination")?;
-    if !combination.is_simple() {
-        return Err("elements of this type cannot be swapped".into());
-    }
-    let size = combination.size();
+    let size = combination.simple_size().ok_or("elements of this type cannot be swapped")?;
     let values = call.payload.split_at_checked(size).filter(|(_, new)| new.len() == size);
     let (compare, new) = values.ok_or("there are not two elements")?;
     let found = memory.take(key, offset, size as u64)?;

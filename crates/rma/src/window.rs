@@ -1,8 +1,8 @@
 //! A window, as one process sees it.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
-use std::sync::{Arc, OnceLock};
 
 use engine::{OpId, Outcome, Wanted};
 use lock::Lock;
@@ -37,6 +37,8 @@ pub type Card = [u8; 24];
 #[derive(Debug)]
 pub struct Window {
     pub(crate) inner: Arc<WindowState>,
+    /// The processes, once the window is open.
+    targets: Arc<[Target]>,
     /// Operations of a request are listed here, and others with their target.
     sink: Option<Lock<Vec<(u32, OpId)>>>,
 }
@@ -48,7 +50,6 @@ pub(crate) struct WindowState {
     key: RemoteKey,
     own: Arc<Guarded>,
     memory: WindowMemory,
-    targets: OnceLock<Vec<Target>>,
 }
 
 /// A process of the window.
@@ -107,13 +108,12 @@ impl Window {
         });
         let own = served.add(key, control);
         let (progress, served) = (Arc::clone(progress), Arc::clone(served));
-        let targets = OnceLock::new();
-        let inner = Arc::new(WindowState { progress, served, rank, key, own, memory, targets });
+        let inner = Arc::new(WindowState { progress, served, rank, key, own, memory });
         let mut card = [0; 24];
         card[..8].copy_from_slice(&request::argument_of(key).to_le_bytes());
         card[8..16].copy_from_slice(&len.to_le_bytes());
         card[16..20].copy_from_slice(&unit.to_le_bytes());
-        (Self { inner, sink: None }, card)
+        (Self { inner, targets: Arc::default(), sink: None }, card)
     }
 
     /// Makes the processes of the window known: peer and card of each rank.
@@ -129,9 +129,7 @@ impl Window {
             outstanding: Outstanding::new(),
             has_refused: AtomicBool::new(false),
         };
-        let targets = (0..).zip(peers).zip(cards).map(target).collect();
-        // A window is opened once.
-        let _ = self.inner.targets.set(targets);
+        self.targets = (0..).zip(peers).zip(cards).map(target).collect();
     }
 
     /// Withdraws the memory of this process. All processes have flushed their operations and met before.
@@ -182,12 +180,7 @@ impl Window {
 
     #[inline]
     pub(crate) fn target(&self, rank: u32) -> &Target {
-        &self.targets()[rank as usize]
-    }
-
-    #[inline]
-    fn targets(&self) -> &[Target] {
-        self.inner.targets.get().map_or(&[], Vec::as_slice)
+        &self.targets[rank as usize]
     }
 }
 
@@ -213,8 +206,8 @@ impl Window {
     /// # Errors
     /// Those of `submit`.
     pub fn with_request(&self, submit: impl FnOnce(&Self) -> Result<()>) -> Result<PendingAccess> {
-        let inner = Arc::clone(&self.inner);
-        let window = Self { inner, sink: Some(Lock::new(Vec::new())) };
+        let (inner, targets) = (Arc::clone(&self.inner), Arc::clone(&self.targets));
+        let window = Self { inner, targets, sink: Some(Lock::new(Vec::new())) };
         submit(&window)?;
         let ops = window.sink.map(|sink| std::mem::take(&mut *sink.lock())).unwrap_or_default();
         Ok(PendingAccess::new(ops))
@@ -261,7 +254,7 @@ impl Window {
     /// A target has failed.
     pub fn flush_all(&self) -> Result<()> {
         self.sync();
-        self.targets().iter().for_each(|target| self.begin_flush(target));
+        self.targets.iter().for_each(|target| self.begin_flush(target));
         self.flush_local_all()
     }
 
@@ -286,7 +279,7 @@ impl Window {
     /// # Errors
     /// A target has failed.
     pub fn flush_local_all(&self) -> Result<()> {
-        (0..self.targets().len() as u32).map(|rank| self.complete(rank)).fold(Ok(()), Result::and)
+        (0..self.targets.len() as u32).map(|rank| self.complete(rank)).fold(Ok(()), Result::and)
     }
 
     /// Waits for the listed operations on a target.

@@ -9,7 +9,9 @@ use memory::{Layout, Region, Segment};
 use progress::{Directory, Policy, Progress, Worker};
 use rail::{LoopbackRail, Rail};
 use rail_tcp::{TcpConfig, TcpRail};
-use rma::{AccessFault, LockKind, NodeMemory, Served, TargetPlace, Window, WindowMemory};
+use rma::{
+    AccessFault, Combination, LockKind, NodeMemory, Served, TargetPlace, Window, WindowMemory,
+};
 use testing::Random;
 use wire::PeerId;
 
@@ -65,7 +67,11 @@ fn int() -> Arc<Layout> {
 }
 
 fn place(rank: u32, displacement: i64, count: usize, layout: &Arc<Layout>) -> TargetPlace<'_> {
-    TargetPlace { rank, displacement, count, layout }
+    TargetPlace::elements(rank, displacement, count, layout)
+}
+
+fn sum() -> &'static Combination {
+    Combination::find(Builtin::Int64T, Predefined::Sum).expect("a sum of integers")
 }
 
 fn number(value: i64) -> Region {
@@ -124,8 +130,8 @@ fn operations_outside_the_window_have_no_effect() {
             let results = [
                 window.put(&data, to()),
                 window.get(&data, to()),
-                window.accumulate(&data, to(), Builtin::Int64T, Predefined::Sum),
-                window.compare_and_swap(&data, &data, &data, to(), Builtin::Int64T),
+                window.accumulate(&data, to(), sum()),
+                window.compare_and_swap(&data, &data, &data, to(), sum()),
             ];
             for result in results {
                 assert!(matches!(result, Err(AccessFault::Range { len: 100, .. })), "{result:?}");
@@ -154,11 +160,10 @@ fn combinations_from_all_sides_lose_nothing() {
                         let to = place(rank, 8, 2, &int);
                         let two =
                             Region::from_box([1_i64, 2].map(i64::to_ne_bytes).concat().into());
-                        window.accumulate(&two, to, Builtin::Int64T, Predefined::Sum).unwrap();
+                        window.accumulate(&two, to, sum()).unwrap();
                     }
                     let (ticket, to) = (Region::owned(8), place(1, 32, 1, &int));
-                    let (int64, sum) = (Builtin::Int64T, Predefined::Sum);
-                    window.get_accumulate(&number(1), &ticket, to, int64, sum).unwrap();
+                    window.get_accumulate(Some(&number(1)), &ticket, to, sum()).unwrap();
                     window.flush_local(1).unwrap();
                     tickets.push(value(&ticket));
                 }
@@ -250,9 +255,7 @@ fn one_of_many_swaps_succeeds() {
             scope.spawn(move || {
                 let (int, old) = (int(), Region::owned(8));
                 let to = place(1, 0, 1, &int);
-                window
-                    .compare_and_swap(&number(me), &number(0), &old, to, Builtin::Int64T)
-                    .unwrap();
+                window.compare_and_swap(&number(me), &number(0), &old, to, sum()).unwrap();
                 window.flush(1).unwrap();
                 usize::from(value(&old) == 0)
             })

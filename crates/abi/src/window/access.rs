@@ -2,13 +2,13 @@
 
 use std::ffi::c_int;
 
-use datatype::{Datatype, Op, Predefined};
+use datatype::{Builtin, Op, Predefined};
 use mpi::objects;
 use mpi::vci::Vci;
 use mpi::window::{Access, Elements, Target, Window};
 
 use super::rank_or_null;
-use crate::arguments::{Names, buffer, committed, count, region, window};
+use crate::arguments::{Names, PAGE, buffer, committed, count, gapless_len, region, window};
 use crate::convention::*;
 
 const ORIGIN: Names = Names::new("origin_addr", "origin_count", "origin_datatype");
@@ -16,6 +16,7 @@ const RESULT: Names = Names::new("result_addr", "result_count", "result_datatype
 
 macro_rules! transfers {
     ($($now:ident $later:ident $kind:ident;)*) => {$(
+        #[inline(always)]
         pub(crate) fn $now(
             origin: Address,
             origin_count: i64,
@@ -26,10 +27,21 @@ macro_rules! transfers {
             target_datatype: RawHandle,
             win: RawHandle,
         ) -> Result<()> {
-            let window = window(win)?;
-            let own = buffer(&ORIGIN, origin, origin_count, origin_datatype)?;
-            let target = target(&window, rank, disp, target_count, target_datatype)?;
-            window.submit(Access::$kind(&own), &target)
+            let found = window(win)?;
+            let window: &Window = &found;
+            if let Some(own_len) = usual_len(origin, origin_count, origin_datatype)
+                && let Some(target_len) = usual_target_len(target_count, target_datatype)
+                && let Some(rank) = usual_rank(window, rank)
+            {
+                let own = origin.bytes(0, own_len);
+                let target = Target::gapless(rank, disp as i64, target_len, None);
+                return window.submit_again(Access::$kind(&own), &target);
+            }
+            unusual(move || {
+                let own = buffer(&ORIGIN, origin, origin_count, origin_datatype)?;
+                let target = find_target(window, rank, disp, target_count, target_datatype)?;
+                window.submit(Access::$kind(&own), &target)
+            })
         }
 
         pub(crate) fn $later(
@@ -45,7 +57,7 @@ macro_rules! transfers {
         ) -> Result<()> {
             let window = window(win)?;
             let own = buffer(&ORIGIN, origin, origin_count, origin_datatype)?;
-            let target = target(&window, rank, disp, target_count, target_datatype)?;
+            let target = find_target(&window, rank, disp, target_count, target_datatype)?;
             begin(&window, Access::$kind(&own), &target, request)
         }
     )*};
@@ -56,6 +68,7 @@ transfers! {
     get rget Get;
 }
 
+#[inline(always)]
 pub(crate) fn accumulate(
     origin: Address,
     origin_count: i64,
@@ -67,10 +80,23 @@ pub(crate) fn accumulate(
     op: RawHandle,
     win: RawHandle,
 ) -> Result<()> {
-    let window = window(win)?;
-    let data = elements(&ORIGIN, origin, origin_count, origin_datatype)?;
-    let target = target(&window, rank, disp, target_count, target_datatype)?;
-    window.submit(Access::Accumulate { data: &data, op: find_op(op)? }, &target)
+    let found = window(win)?;
+    let window: &Window = &found;
+    if let Some(own_len) = usual_len(origin, origin_count, origin_datatype)
+        && let Some(target_len) = usual_target_len(target_count, target_datatype)
+        && let Some(rank) = usual_rank(window, rank)
+        && let Some(op) = objects::predefined_op(handle(op))
+    {
+        let data = usual_elements(origin, own_len, origin_datatype);
+        let builtin = Builtin::numbered(handle(target_datatype).0);
+        let target = Target::gapless(rank, disp as i64, target_len, builtin);
+        return window.submit_again(Access::Accumulate { data: &data, op }, &target);
+    }
+    unusual(move || {
+        let data = elements(&ORIGIN, origin, origin_count, origin_datatype)?;
+        let target = find_target(window, rank, disp, target_count, target_datatype)?;
+        window.submit(Access::Accumulate { data: &data, op: find_op(op)? }, &target)
+    })
 }
 
 pub(crate) fn raccumulate(
@@ -87,7 +113,7 @@ pub(crate) fn raccumulate(
 ) -> Result<()> {
     let window = window(win)?;
     let data = elements(&ORIGIN, origin, origin_count, origin_datatype)?;
-    let target = target(&window, rank, disp, target_count, target_datatype)?;
+    let target = find_target(&window, rank, disp, target_count, target_datatype)?;
     begin(&window, Access::Accumulate { data: &data, op: find_op(op)? }, &target, request)
 }
 
@@ -109,7 +135,7 @@ pub(crate) fn get_accumulate(
     let op = find_op(op)?;
     let data = operands(op, origin, origin_count, origin_datatype)?;
     let result = elements(&RESULT, result, result_count, result_datatype)?;
-    let target = target(&window, rank, disp, target_count, target_datatype)?;
+    let target = find_target(&window, rank, disp, target_count, target_datatype)?;
     window.submit(Access::GetAccumulate { data: data.as_ref(), result: &result, op }, &target)
 }
 
@@ -132,7 +158,7 @@ pub(crate) fn rget_accumulate(
     let op = find_op(op)?;
     let data = operands(op, origin, origin_count, origin_datatype)?;
     let result = elements(&RESULT, result, result_count, result_datatype)?;
-    let target = target(&window, rank, disp, target_count, target_datatype)?;
+    let target = find_target(&window, rank, disp, target_count, target_datatype)?;
     begin(
         &window,
         Access::GetAccumulate { data: data.as_ref(), result: &result, op },
@@ -141,6 +167,7 @@ pub(crate) fn rget_accumulate(
     )
 }
 
+#[inline(always)]
 pub(crate) fn fetch_and_op(
     origin: Address,
     result: Address,
@@ -150,18 +177,34 @@ pub(crate) fn fetch_and_op(
     op: RawHandle,
     win: RawHandle,
 ) -> Result<()> {
-    let window = window(win)?;
-    let op = find_op(op)?;
-    let one = predefined(datatype)?;
-    let data = match op {
-        Predefined::NoOp => None,
-        _ => Some(element("origin_addr", origin, one)?),
-    };
-    let result = element("result_addr", result, one)?;
-    let target = target(&window, rank, disp, 1, datatype)?;
-    window.submit(Access::GetAccumulate { data: data.as_ref(), result: &result, op }, &target)
+    let found = window(win)?;
+    let window: &Window = &found;
+    if let Some(op) = objects::predefined_op(handle(op))
+        // An operation that combines nothing looks at no data: any memory will do.
+        && let data = if op == Predefined::NoOp { result } else { origin }
+        && let Some(len) = usual_len(data, 1, datatype)
+        && let Some(_) = usual_len(result, 1, datatype)
+        && let Some(rank) = usual_rank(window, rank)
+    {
+        let data = usual_elements(data, len, datatype);
+        let result = usual_elements(result, len, datatype);
+        let target = Target::gapless(rank, disp as i64, len, data.builtin);
+        let access = Access::GetAccumulate { data: Some(&data), result: &result, op };
+        return window.submit_again(access, &target);
+    }
+    unusual(move || {
+        let op = find_op(op)?;
+        let data = match op {
+            Predefined::NoOp => None,
+            _ => Some(element("origin_addr", origin, datatype)?),
+        };
+        let before = element("result_addr", result, datatype)?;
+        let target = find_target(window, rank, disp, 1, datatype)?;
+        window.submit(Access::GetAccumulate { data: data.as_ref(), result: &before, op }, &target)
+    })
 }
 
+#[inline(always)]
 pub(crate) fn compare_and_swap(
     origin: Address,
     compare: Address,
@@ -171,14 +214,28 @@ pub(crate) fn compare_and_swap(
     disp: isize,
     win: RawHandle,
 ) -> Result<()> {
-    let window = window(win)?;
-    let one = predefined(datatype)?;
-    let data = element("origin_addr", origin, one)?.memory;
-    let compare = element("compare_addr", compare, one)?.memory;
-    let result = element("result_addr", result, one)?.memory;
-    let target = target(&window, rank, disp, 1, datatype)?;
-    window
-        .submit(Access::CompareAndSwap { data: &data, compare: &compare, result: &result }, &target)
+    let found = window(win)?;
+    let window: &Window = &found;
+    if let Some(len) = usual_len(origin, 1, datatype)
+        && let Some(_) = usual_len(compare, 1, datatype)
+        && let Some(_) = usual_len(result, 1, datatype)
+        && let Some(rank) = usual_rank(window, rank)
+    {
+        let (data, compare, result) =
+            (origin.bytes(0, len), compare.bytes(0, len), result.bytes(0, len));
+        let builtin = Builtin::numbered(handle(datatype).0);
+        let target = Target::gapless(rank, disp as i64, len, builtin);
+        let access = Access::CompareAndSwap { data: &data, compare: &compare, result: &result };
+        return window.submit_again(access, &target);
+    }
+    unusual(move || {
+        let data = element("origin_addr", origin, datatype)?.memory;
+        let compare = element("compare_addr", compare, datatype)?.memory;
+        let result = element("result_addr", result, datatype)?.memory;
+        let target = find_target(window, rank, disp, 1, datatype)?;
+        let access = Access::CompareAndSwap { data: &data, compare: &compare, result: &result };
+        window.submit(access, &target)
+    })
 }
 
 fn begin(
@@ -190,8 +247,42 @@ fn begin(
     request.put(raw(window.begin(access, target)?.register(Vci::FIRST)?))
 }
 
-/// Elements of this process.
+/// Carries out a call whose arguments are not the usual ones: some elements of predefined datatypes without gaps, and a
+/// target that was accessed before in the epoch. It checks all arguments in their order. The usual call constructs
+/// its objects once all is known of them, and passes none to a function that is not inlined, so they stay in registers.
+#[cold]
+#[inline(never)]
+fn unusual(call: impl FnOnce() -> Result<()>) -> Result<()> {
+    call()
+}
+
+/// Length in bytes of elements of a predefined datatype without gaps at an address, if there are some.
 #[inline(always)]
+fn usual_len(address: Address, elements: i64, datatype: RawHandle) -> Option<usize> {
+    let len = usual_target_len(elements, datatype)?;
+    if address.get() as usize >= PAGE { Some(len) } else { None }
+}
+
+/// Length in bytes of such elements of a target.
+#[inline(always)]
+fn usual_target_len(elements: i64, datatype: RawHandle) -> Option<usize> {
+    let len = gapless_len(elements, datatype)?;
+    if len > 0 { Some(len) } else { None }
+}
+
+/// Rank of a target that was accessed before in the epoch.
+#[inline(always)]
+fn usual_rank(window: &Window, rank: c_int) -> Option<u32> {
+    let rank = rank as u32;
+    if rank < window.size() && window.permits(rank) { Some(rank) } else { None }
+}
+
+#[inline(always)]
+fn usual_elements(address: Address, len: usize, datatype: RawHandle) -> Elements {
+    Elements { memory: address.bytes(0, len), builtin: Builtin::numbered(handle(datatype).0) }
+}
+
+/// Elements of this process.
 fn elements(
     names: &Names,
     address: Address,
@@ -217,15 +308,14 @@ fn operands(
     }
 }
 
-/// One element of this process.
-#[inline(always)]
-fn element(name: &'static str, address: Address, one: &'static Datatype) -> Result<Elements> {
-    let names = Names::new(name, "count", "datatype");
-    Ok(Elements { memory: region(&names, address, 1, one)?, builtin: one.as_builtin() })
+/// One element of this process, of a predefined datatype.
+fn element(name: &'static str, address: Address, datatype: RawHandle) -> Result<Elements> {
+    named("datatype", objects::predefined(handle(datatype)))?;
+    elements(&Names::new(name, "count", "datatype"), address, 1, datatype)
 }
 
-#[inline(always)]
-fn target(
+/// Elements of a rank, or of `MPI_PROC_NULL`.
+fn find_target(
     window: &Window,
     rank: c_int,
     disp: isize,
@@ -238,7 +328,7 @@ fn target(
     if count.checked_mul(datatype.size()).is_none_or(|bytes| bytes > isize::MAX as usize) {
         return Err(too_many(count, datatype.size()));
     }
-    Ok(Target { rank, displacement: disp as i64, count, datatype })
+    Ok(Target::elements(rank, disp as i64, count, datatype))
 }
 
 #[cold]
@@ -248,7 +338,6 @@ fn too_many(count: usize, size: usize) -> Error {
 }
 
 /// An operation that accumulates: one of the standard's.
-#[inline(always)]
 fn find_op(op: RawHandle) -> Result<Predefined> {
     match named("op", objects::op(handle(op)))? {
         Op::Predefined(op) => Ok(op),
@@ -256,9 +345,4 @@ fn find_op(op: RawHandle) -> Result<Predefined> {
             Err(class(ErrorClass::Op, "op is none of the standard's operations".into()))
         }
     }
-}
-
-#[inline(always)]
-fn predefined(datatype: RawHandle) -> Result<&'static Datatype> {
-    named("datatype", objects::predefined(handle(datatype)))
 }

@@ -72,6 +72,7 @@ pub(crate) fn win_unlock_all(win: RawHandle) -> Result<()> {
     window(win)?.unlock_all()
 }
 
+#[inline(always)]
 pub(crate) fn win_flush(rank: c_int, win: RawHandle) -> Result<()> {
     let window = window(win)?;
     window.flush(rank_or_null(&window, "rank", rank)?)

@@ -2,9 +2,9 @@
 //! them.
 
 use coll::Routine;
-use datatype::{Builtin, Datatype, Predefined};
+use datatype::{Builtin, Predefined};
 use memory::Region;
-use rma::{LockKind, TargetPlace, WindowMemory};
+use rma::{Combination, LockKind, TargetPlace, WindowMemory};
 
 use crate::comm::Comm;
 use crate::vci::Vci;
@@ -66,10 +66,12 @@ impl SharedPointer {
     }
 
     fn update(&self, value: u64, op: Predefined) -> Result<u64> {
-        let number = Datatype::builtin(Builtin::Int64T);
-        let place = TargetPlace { rank: 0, displacement: 0, count: 1, layout: number.layout() };
         let (data, before) = (Region::from_box(value.to_le_bytes().into()), Region::owned(8));
-        self.0.get_accumulate(&data, &before, place, Builtin::Int64T, op)?;
+        // Integers have sums and replacements.
+        if let Some(combination) = Combination::find(Builtin::Int64T, op) {
+            let place = TargetPlace::bytes(0, 0, 8);
+            self.0.get_accumulate(Some(&data), &before, place, combination)?;
+        }
         self.0.flush(0)?;
         let mut bytes = [0; 8];
         before.read(0, &mut bytes);

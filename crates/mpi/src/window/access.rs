@@ -4,10 +4,9 @@ use std::borrow::Cow;
 
 use datatype::{Builtin, Class, Datatype, Predefined};
 use memory::Region;
-use rma::{LockKind, TargetPlace};
+use rma::{Combination, LockKind, TargetPlace};
 
 use super::epoch::Use;
-use super::flavor::Flavor;
 use super::object::Window;
 use super::pending::PendingAccess;
 use crate::request::{Done, Request};
@@ -26,13 +25,46 @@ pub struct Elements {
 #[derive(Clone, Debug)]
 pub struct Target {
     /// Rank of the target; none is `MPI_PROC_NULL`.
-    pub rank: Option<u32>,
+    rank: Option<u32>,
     /// Displacement of the first element in the target's units, or its address in a dynamic window.
-    pub displacement: i64,
-    /// Number of elements.
-    pub count: usize,
-    /// Datatype of an element.
-    pub datatype: Cow<'static, Datatype>,
+    displacement: i64,
+    /// Length of the elements in bytes.
+    len: usize,
+    /// The predefined type of which they consist, if there is only one.
+    builtin: Option<Builtin>,
+    /// Number and datatype of elements that may have gaps.
+    datatype: Option<(usize, Cow<'static, Datatype>)>,
+}
+
+impl Target {
+    /// Elements without gaps, of a predefined type.
+    #[inline(always)]
+    pub fn gapless(rank: u32, displacement: i64, len: usize, builtin: Option<Builtin>) -> Self {
+        Self { rank: Some(rank), displacement, len, builtin, datatype: None }
+    }
+
+    /// Elements of a datatype, whose length in bytes is a number.
+    pub fn elements(
+        rank: Option<u32>,
+        displacement: i64,
+        count: usize,
+        datatype: Cow<'static, Datatype>,
+    ) -> Self {
+        let len = count.saturating_mul(datatype.size());
+        let builtin = datatype.only_builtin();
+        Self { rank, displacement, len, builtin, datatype: Some((count, datatype)) }
+    }
+
+    /// Place of the elements, of which there are some, in the window of a rank.
+    #[inline(always)]
+    fn place(&self, rank: u32, displacement: i64) -> TargetPlace<'_> {
+        match &self.datatype {
+            None => TargetPlace::bytes(rank, displacement, self.len),
+            Some((count, datatype)) => {
+                TargetPlace::elements(rank, displacement, *count, datatype.layout())
+            }
+        }
+    }
 }
 
 /// An operation, ready to be submitted.
@@ -69,22 +101,36 @@ pub enum Access<'a> {
     },
 }
 
-/// Combination that an accumulating operation makes, once it is checked.
-type Combination = (Builtin, Predefined);
-
-/// Combination of operations that combine nothing.
-const NOTHING: Combination = (Builtin::Byte, Predefined::NoOp);
+/// Combination that an accumulating operation makes, once it is checked; none if it combines nothing.
+type Checked = Option<&'static Combination>;
 
 impl Window {
     /// Submits an operation.
     ///
     /// # Errors
     /// Those of [`Window::begin`].
-    #[inline(always)]
     pub fn submit(&self, access: Access<'_>, target: &Target) -> Result<()> {
-        let combination = access.check(target)?;
+        let checked = access.check(target)?;
         let Some(place) = self.admit(access, target, Use::Plain)? else { return Ok(()) };
-        Ok(access.run(&self.0.rma, place, combination)?)
+        Ok(access.run(&self.0.rma, place, checked)?)
+    }
+
+    /// Submits an operation on some elements of a target that [`Window::permits`] it.
+    ///
+    /// # Errors
+    /// Those of [`Window::begin`].
+    #[inline(always)]
+    pub fn submit_again(&self, access: Access<'_>, target: &Target) -> Result<()> {
+        let checked = access.check(target)?;
+        let Some(rank) = target.rank else { return Ok(()) };
+        let place = target.place(rank, self.displacement(rank, target.displacement)?);
+        Ok(access.run(&self.0.rma, place, checked)?)
+    }
+
+    /// True if an operation without a request is permitted on a target, because another one was in this epoch.
+    #[inline(always)]
+    pub fn permits(&self, rank: u32) -> bool {
+        self.0.epochs.is_permitted(rank)
     }
 
     /// Submits an operation that a request stands for.
@@ -106,27 +152,27 @@ impl Window {
 
     /// Permits an operation and takes the target's lock if need be. Returns the target's place; none if there is nothing
     /// to do.
-    #[inline(always)]
     fn admit<'a>(
         &self,
         access: Access<'_>,
         target: &'a Target,
         with: Use,
     ) -> Result<Option<TargetPlace<'a>>> {
-        let displacement = self.displacement(target)?;
-        let layout = target.datatype.layout();
-        let is_empty = target.count == 0 || layout.size() == 0;
-        let place = |rank| TargetPlace { rank, displacement, count: target.count, layout };
-        let place = target.rank.filter(|_| !is_empty).map(place);
+        let place = match target.rank {
+            Some(rank) => {
+                let displacement = self.displacement(rank, target.displacement)?;
+                (target.len > 0).then(|| target.place(rank, displacement))
+            }
+            None => None,
+        };
         match target.rank {
-            Some(rank) if with == Use::Plain && self.0.epochs.is_permitted(rank) => {}
+            Some(rank) if with == Use::Plain && self.permits(rank) => {}
             rank => self.permit(access, rank, place.as_ref(), with)?,
         }
         Ok(place)
     }
 
     /// Permits the first operation on a target in an epoch, one with a request, or one that is compared with others.
-    #[inline(never)]
     fn permit(
         &self,
         access: Access<'_>,
@@ -144,16 +190,14 @@ impl Window {
         }
     }
 
-    /// Displacement in bytes of the target's elements in its window.
+    /// Displacement in bytes from one in units of the target.
     #[inline(always)]
-    fn displacement(&self, target: &Target) -> Result<i64> {
-        let Target { rank: Some(rank), displacement, .. } = *target else { return Ok(0) };
-        if self.0.flavor == Flavor::Dynamic {
-            return Ok(displacement);
-        }
+    fn displacement(&self, rank: u32, displacement: i64) -> Result<i64> {
         let unit = self.0.rma.unit(rank);
-        let bytes = displacement.checked_mul(i64::from(unit)).filter(|bytes| *bytes >= 0);
-        bytes.ok_or_else(|| misplaced(displacement, unit))
+        match displacement.checked_mul(i64::from(unit)) {
+            Some(bytes) if bytes >= 0 => Ok(bytes),
+            _ => Err(misplaced(displacement, unit)),
+        }
     }
 
     /// Takes the shared lock of a target in the epoch of `MPI_Win_lock_all`, unless another thread has.
@@ -171,16 +215,16 @@ impl Window {
 impl Access<'_> {
     /// Checks that both sides fit together.
     #[inline(always)]
-    fn check(self, target: &Target) -> Result<Combination> {
-        let theirs = target.count.saturating_mul(target.datatype.size());
-        if target.rank.is_some() {
-            self.check_lengths(theirs)?;
+    fn check(self, target: &Target) -> Result<Checked> {
+        if target.rank.is_none() {
+            return Ok(None);
         }
-        if target.rank.is_none() || theirs == 0 {
-            return Ok(NOTHING);
+        self.check_lengths(target.len)?;
+        if target.len == 0 {
+            return Ok(None);
         }
         match self {
-            Self::Put(_) | Self::Get(_) => Ok(NOTHING),
+            Self::Put(_) | Self::Get(_) => Ok(None),
             Self::Accumulate { op: Predefined::NoOp, .. } => {
                 let message = "op = MPI_NO_OP needs a function that gets what was there";
                 Err(Error::new(ErrorClass::Op, message))
@@ -189,7 +233,7 @@ impl Access<'_> {
             Self::GetAccumulate { data, result, op } => {
                 combination(op, [data.unwrap_or(result), result], target)
             }
-            Self::CompareAndSwap { .. } => swapped(&target.datatype),
+            Self::CompareAndSwap { .. } => swapped(target),
         }
     }
 
@@ -208,39 +252,40 @@ impl Access<'_> {
     }
 
     #[inline(always)]
-    fn run(
-        self,
-        rma: &rma::Window,
-        to: TargetPlace<'_>,
-        (builtin, op): Combination,
-    ) -> rma::Result<()> {
-        match self {
-            Self::Put(data) => rma.put(data, to),
-            Self::Get(into) => rma.get(into, to),
-            Self::Accumulate { data, .. } => rma.accumulate(&data.memory, to, builtin, op),
-            Self::GetAccumulate { data, result, .. } => {
-                let none = Region::empty();
-                let data = data.map_or(&none, |data| &data.memory);
-                rma.get_accumulate(data, &result.memory, to, builtin, op)
+    fn run(self, rma: &rma::Window, to: TargetPlace<'_>, checked: Checked) -> rma::Result<()> {
+        match (self, checked) {
+            (Self::Put(data), _) => rma.put(data, to),
+            (Self::Get(into), _) => rma.get(into, to),
+            (Self::Accumulate { data, .. }, Some(combination)) => {
+                rma.accumulate(&data.memory, to, combination)
             }
-            Self::CompareAndSwap { data, compare, result } => {
-                rma.compare_and_swap(data, compare, result, to, builtin)
+            (Self::GetAccumulate { data, result, .. }, Some(combination)) => {
+                let data = data.map(|data| &data.memory);
+                rma.get_accumulate(data, &result.memory, to, combination)
             }
+            (Self::CompareAndSwap { data, compare, result }, Some(combination)) => {
+                rma.compare_and_swap(data, compare, result, to, combination)
+            }
+            (_, None) => Ok(()),
         }
     }
 }
 
 /// The combination of elements of both sides (MPI-5.0 §12.3.4): datatypes consist of one predefined type.
-#[inline]
-fn combination(op: Predefined, own: [&Elements; 2], target: &Target) -> Result<Combination> {
-    let Some(builtin) = target.datatype.only_builtin() else {
-        let message = "target_datatype consists of several predefined datatypes";
-        return Err(Error::new(ErrorClass::Type, message));
-    };
+#[inline(always)]
+fn combination(op: Predefined, own: [&Elements; 2], target: &Target) -> Result<Checked> {
+    let Some(builtin) = target.builtin else { return Err(mixed()) };
     if own.iter().any(|own| own.builtin != Some(builtin)) {
         return Err(other_type(builtin));
     }
-    if op.combines(builtin) { Ok((builtin, op)) } else { Err(undefined(op, builtin)) }
+    let combination = Combination::find(builtin, op);
+    if combination.is_some() { Ok(combination) } else { Err(undefined(op, builtin)) }
+}
+
+#[cold]
+fn mixed() -> Error {
+    let message = "target_datatype consists of several predefined datatypes";
+    Error::new(ErrorClass::Type, message)
 }
 
 #[cold]
@@ -256,16 +301,19 @@ fn undefined(op: Predefined, builtin: Builtin) -> Error {
 }
 
 /// Checks the datatype of a compare-and-swap (MPI-5.0 §12.3.4).
-fn swapped(datatype: &Datatype) -> Result<Combination> {
-    let builtin = datatype.as_builtin().filter(|builtin| match builtin.class() {
+#[inline]
+fn swapped(target: &Target) -> Result<Checked> {
+    let builtin = target.builtin.filter(|builtin| match builtin.class() {
         Class::Integer | Class::Logical | Class::Multi | Class::Byte | Class::Character => true,
         Class::Float | Class::Complex | Class::Pair | Class::Packed => false,
     });
-    let none = || {
-        let message = "datatype is no predefined integer, logical or byte";
-        Error::new(ErrorClass::Type, message)
-    };
-    Ok((builtin.ok_or_else(none)?, Predefined::Replace))
+    let combination = builtin.and_then(|builtin| Combination::find(builtin, Predefined::Replace));
+    if combination.is_some() { Ok(combination) } else { Err(not_swapped()) }
+}
+
+#[cold]
+fn not_swapped() -> Error {
+    Error::new(ErrorClass::Type, "datatype is no predefined integer, logical or byte")
 }
 
 #[inline(always)]

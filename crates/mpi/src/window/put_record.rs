@@ -30,11 +30,11 @@ impl PutRecord {
         if puts.epoch != epoch {
             *puts = Puts { epoch, runs: BTreeMap::new() };
         }
-        let runs = puts.runs.entry(place.rank).or_default();
+        let runs = puts.runs.entry(place.rank()).or_default();
         for (first, end) in runs_of(place).take_while(|(first, end)| first < end) {
             let before = runs.range(..end).next_back().filter(|(_, before)| **before > first);
             if before.is_some() {
-                let rank = place.rank;
+                let rank = place.rank();
                 let text = format!(
                     "bytes {first} to {end} of rank {rank}'s window overlap an earlier put, and no flush is between them"
                 );
@@ -63,21 +63,20 @@ impl PutRecord {
 
 /// Runs of bytes of a put: the first ones, if there are many.
 fn runs_of<'a>(place: &TargetPlace<'a>) -> impl Iterator<Item = (i64, i64)> + 'a {
-    let &TargetPlace { displacement, count, layout, .. } = place;
-    let is_dense = layout.is_contiguous();
-    let whole =
-        displacement.saturating_add_unsigned((layout.size() as u64).saturating_mul(count as u64));
-    let dense = is_dense.then_some((displacement, whole));
-    let elements = if is_dense { 0 } else { count.min(RUNS_MAX) };
-    let element = move |index: usize| {
-        let origin =
-            displacement.saturating_add((index as i64).saturating_mul(layout.extent() as i64));
-        layout.segments().iter().map(move |segment| {
-            let first = origin.saturating_add(segment.offset as i64);
-            (first, first.saturating_add_unsigned(segment.len as u64))
+    let displacement = place.displacement();
+    let whole = displacement.saturating_add_unsigned(place.len() as u64);
+    let dense = place.scattered().is_none().then_some((displacement, whole));
+    let elements = place.scattered().into_iter().flat_map(move |(count, layout)| {
+        (0..count.min(RUNS_MAX)).flat_map(move |index| {
+            let origin =
+                displacement.saturating_add((index as i64).saturating_mul(layout.extent() as i64));
+            layout.segments().iter().map(move |segment| {
+                let first = origin.saturating_add(segment.offset as i64);
+                (first, first.saturating_add_unsigned(segment.len as u64))
+            })
         })
-    };
-    dense.into_iter().chain((0..elements).flat_map(element).take(RUNS_MAX))
+    });
+    dense.into_iter().chain(elements.take(RUNS_MAX))
 }
 
 /// Limit of the recorded runs of a target. Puts beyond it are compared, but not recorded.
@@ -97,7 +96,7 @@ mod tests {
         let dense = Arc::new(Layout::new([Segment { offset: 0, len: 8 }], 8));
         let comb = Arc::new(Layout::new([Segment { offset: 4, len: 4 }], 16));
         let put = |epoch, displacement, count, layout| {
-            record.note(epoch, &TargetPlace { rank: 3, displacement, count, layout }).is_ok()
+            record.note(epoch, &TargetPlace::elements(3, displacement, count, layout)).is_ok()
         };
         assert!(put(2, 0, 2, &dense) && put(2, 24, 1, &dense) && !put(2, 15, 1, &dense));
         assert!(put(2, 16, 1, &dense) && !put(2, 31, 1, &dense) && put(2, 100, 0, &dense));

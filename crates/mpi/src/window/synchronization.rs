@@ -183,12 +183,24 @@ impl Window {
     ///
     /// # Errors
     /// `MPI_ERR_RMA_SYNC` without a passive target epoch for the target, and the target failed.
+    #[inline(always)]
     pub fn flush(&self, target: Option<u32>) -> Result<()> {
-        self.check_passive(target)?;
-        if let (Some(puts), Some(_)) = (&self.0.puts, target) {
-            puts.clear(target);
+        // Puts that are compared with others are never permitted at once.
+        match target {
+            Some(target) if self.0.epochs.is_passive(target) => Ok(self.0.rma.flush(target)?),
+            _ => self.flush_unusual(target),
         }
-        Ok(target.map_or(Ok(()), |target| self.0.rma.flush(target))?)
+    }
+
+    /// Completes operations like [`Window::flush`], with all checks.
+    #[inline(never)]
+    fn flush_unusual(&self, target: Option<u32>) -> Result<()> {
+        self.0.epochs.look().check_passive(target)?;
+        let Some(target) = target else { return Ok(()) };
+        if let Some(puts) = &self.0.puts {
+            puts.clear(Some(target));
+        }
+        Ok(self.0.rma.flush(target)?)
     }
 
     /// Completes all operations.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use datatype::{Builtin, Datatype, Predefined};
 use memory::{Layout, Region, Segment};
 use progress::Progress;
-use rma::{AccessFault, LockKind, PendingAccess, TargetPlace, Window};
+use rma::{AccessFault, Combination, LockKind, PendingAccess, TargetPlace, Window};
 use testing::Random;
 
 use crate::model::{Change, LedgerEntry, PendingKind, Zone, ZonePlace};
@@ -276,17 +276,13 @@ impl<'a> Member<'a> {
         let zone = &self.zones[target];
         let former = zone.stream(&place).to_vec();
         let (data, into) = (Region::from_box(bytes.clone().into()), Region::owned(place.len()));
-        let to = TargetPlace {
-            rank: target as u32,
-            displacement: self.world.bases[target] + (zone.offset + place.displacement) as i64,
-            count: place.count,
-            layout: &place.layout,
-        };
+        let displacement = self.world.bases[target] + (zone.offset + place.displacement) as i64;
+        let to = TargetPlace::elements(target as u32, displacement, place.count, &place.layout);
         let run = |window: &Window| match kind {
             0 => window.put(&data, to),
             1 => window.get(&into, to),
-            2 => window.accumulate(&data, to, builtin, op),
-            _ => window.get_accumulate(&data, &into, to, builtin, op),
+            2 => window.accumulate(&data, to, combination(builtin, op)),
+            _ => window.get_accumulate(Some(&data), &into, to, combination(builtin, op)),
         };
         let submitted = match with_request {
             true => self.window.with_request(run).map(Some),
@@ -355,21 +351,24 @@ impl<'a> Member<'a> {
     /// Combines a cell that all combine.
     fn combine_ledger(&mut self, target: usize) {
         let cell = self.random.below(LEDGERS);
-        let datatype = Datatype::builtin(Builtin::Int64T);
-        let layout = datatype.layout();
-        let displacement = self.world.bases[target] + 8 * cell as i64;
-        let to = TargetPlace { rank: target as u32, displacement, count: 1, layout };
+        let to = TargetPlace::bytes(target as u32, self.world.bases[target] + 8 * cell as i64, 8);
         let (operand, into) = (self.random.next(), Region::owned(8));
         let data = Region::from_box(Box::new(operand.to_ne_bytes()));
         let change = if self.random.one_in(3) {
             let compare = self.seen[target][cell];
             let other = Region::from_box(Box::new(compare.to_ne_bytes()));
-            self.done(self.window.compare_and_swap(&data, &other, &into, to, Builtin::Int64T));
+            self.done(self.window.compare_and_swap(
+                &data,
+                &other,
+                &into,
+                to,
+                number(Predefined::Sum),
+            ));
             Change::Swapped { compare, new: operand }
         } else {
             let ops = [Predefined::Sum, Predefined::Bxor, Predefined::Replace, Predefined::NoOp];
             let op = self.random.pick(&ops);
-            self.done(self.window.get_accumulate(&data, &into, to, Builtin::Int64T, op));
+            self.done(self.window.get_accumulate(Some(&data), &into, to, number(op)));
             Change::Combined(op, operand)
         };
         self.entries += 1;
@@ -379,23 +378,19 @@ impl<'a> Member<'a> {
 
     /// Adds to cells to which all add, without a result.
     fn add(&mut self, target: usize) {
-        let datatype = Datatype::builtin(Builtin::Int64T);
-        let layout = datatype.layout();
         let displacement = self.world.bases[target] + 8 * LEDGERS as i64;
-        let to = TargetPlace { rank: target as u32, displacement, count: SUMS, layout };
+        let to = TargetPlace::bytes(target as u32, displacement, 8 * SUMS);
         let operands = [(); SUMS].map(|()| self.random.next());
         let data = Region::from_box(operands.map(u64::to_ne_bytes).concat().into());
-        self.done(self.window.accumulate(&data, to, Builtin::Int64T, Predefined::Sum));
+        self.done(self.window.accumulate(&data, to, number(Predefined::Sum)));
         operands.iter().enumerate().for_each(|(cell, one)| self.world.note_sum(target, cell, *one));
         self.incomplete[target].push(Incomplete { request: None, data, result: None });
     }
 
     /// Reads the block that a lock guards, and rewrites it if the lock is exclusive.
     fn access_block(&mut self, target: usize, kind: LockKind) {
-        let datatype = Datatype::builtin(Builtin::Byte);
-        let layout = datatype.layout();
         let displacement = self.world.bases[target] + BLOCK_AT as i64;
-        let whole = TargetPlace { rank: target as u32, displacement, count: BLOCK_LEN, layout };
+        let whole = TargetPlace::bytes(target as u32, displacement, BLOCK_LEN);
         let into = Region::owned(BLOCK_LEN);
         self.done(self.window.get(&into, whole));
         self.done(self.window.flush_local(target as u32));
@@ -410,7 +405,7 @@ impl<'a> Member<'a> {
         let number = self.world.note_rewritten(target);
         for at in (0..BLOCK_LEN).step_by(64) {
             let data = Region::from_box(number.to_ne_bytes().repeat(8).into());
-            let part = TargetPlace { displacement: displacement + at as i64, count: 64, ..whole };
+            let part = TargetPlace::bytes(target as u32, displacement + at as i64, 64);
             self.done(self.window.put(&data, part));
             self.incomplete[target].push(Incomplete { request: None, data, result: None });
         }
@@ -466,6 +461,15 @@ impl<'a> Member<'a> {
             }
         }
     }
+}
+
+fn combination(builtin: Builtin, op: Predefined) -> &'static Combination {
+    Combination::find(builtin, op).expect("an operation that is defined for the type")
+}
+
+/// Combination of the numbers in ledgers and sums.
+fn number(op: Predefined) -> &'static Combination {
+    combination(Builtin::Int64T, op)
 }
 
 /// Types of accumulated elements.
