@@ -69,6 +69,15 @@ for rails in shm tcp; do
     done
 done
 
+# A rank dies while it holds locks that others wait for.
+"$prefix/bin/mpicc" -Wall -Werror -O1 programs/lost_holder.c -o "$work/lost_holder" || exit 1
+for rails in shm tcp; do
+    # shellcheck disable=SC2016
+    output=$(timeout 90 "$prefix/bin/mpiexec" -genv CANELE_RAILS $rails -n 4 sh -c '"$0"; [ "$PMI_RANK" = 0 ] || sleep 60' "$work/lost_holder" 2>"$work/err")
+    check "locks whose holder has died, over $rails" "locks of 4 windows: 0 failures" "$output"
+    grep ' class ' "$work/err"
+done
+
 # Ranks die in the middle of collectives, which fail on all survivors.
 "$prefix/bin/mpicc" -Wall -Werror -O1 programs/lost_members.c -o "$work/lost_members" || exit 1
 for rails in shm tcp; do

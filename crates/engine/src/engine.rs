@@ -188,6 +188,7 @@ pub struct Engine {
     now_ns: u64,
     /// Number of consecutive calls that needed no time.
     untimed: u32,
+    failed_peers: u32,
     /// Links that the peer has given up, to be closed.
     severed: VecDeque<(PeerId, RailId)>,
     /// Revoked contexts with the failed peer; then those revoked by peers, still to be reported.
@@ -234,6 +235,7 @@ impl Engine {
             is_timed: false,
             now_ns: 0,
             untimed: 0,
+            failed_peers: 0,
             severed: VecDeque::new(),
             revoked: BTreeMap::new(),
             revoked_by_peers: VecDeque::new(),
@@ -360,6 +362,12 @@ impl Engine {
     /// True if the peer has failed or no path to it exists: nothing more arrives from it.
     pub fn is_failed(&self, peer: PeerId) -> bool {
         self.peers[peer.0 as usize].as_ref().is_some_and(|peer| peer.reach.is_failed())
+    }
+
+    /// Number of peers that have failed.
+    #[inline]
+    pub fn failed_peers(&self) -> u32 {
+        self.failed_peers
     }
 
     /// First failed peer, if any.

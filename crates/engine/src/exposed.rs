@@ -204,14 +204,26 @@ impl ReplyTo {
 
 /// Answers that a handler gives.
 #[derive(Debug, Default)]
-pub struct Replies(pub(crate) Vec<(ReplyTo, Box<[u8]>)>);
+pub struct Replies(pub(crate) Vec<(ReplyTo, Reply)>);
+
+/// Answer to a call.
+#[derive(Debug)]
+pub(crate) enum Reply {
+    Bytes(Box<[u8]>),
+    Refused,
+}
 
 impl Replies {
     /// Answers a call. The bytes are as many as the caller has room for; none if it asked only to be told.
     pub fn send(&mut self, to: ReplyTo, bytes: &[u8]) {
         if to.answer != Answer::None {
-            self.0.push((to, bytes.into()));
+            self.0.push((to, Reply::Bytes(bytes.into())));
         }
+    }
+
+    /// Refuses a call that wants an answer.
+    pub fn refuse(&mut self, to: ReplyTo) {
+        self.0.push((to, Reply::Refused));
     }
 }
 

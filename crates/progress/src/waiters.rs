@@ -42,6 +42,8 @@ pub(crate) enum Awaited {
     EndIn(EndQueueId),
     /// An unexpected message, from one peer or from any.
     Message(Option<PeerId>, Selector),
+    /// An operation, or the failure of one of some peers: more peers than these have failed.
+    OpAmong(OpId, Arc<[PeerId]>, u32),
 }
 
 impl Waiters {
@@ -68,9 +70,9 @@ impl Waiters {
         self.due.retain(|due| !Arc::ptr_eq(due, parker));
     }
 
-    /// Returns the peers whose messages are probed for.
+    /// Returns the peers whose messages are probed for, or whose failure is awaited.
     pub fn probed(&self) -> impl Iterator<Item = PeerId> {
-        self.asleep.iter().filter_map(|waiter| waiter.awaited.probed())
+        self.asleep.iter().flat_map(|waiter| waiter.awaited.probed().iter().copied())
     }
 
     /// Moves the threads whose awaited event has come to the due ones.
@@ -130,11 +132,12 @@ impl Waiters {
 }
 
 impl Awaited {
-    /// Returns the peer whose message is probed for.
-    pub fn probed(&self) -> Option<PeerId> {
+    /// Returns the peer whose message is probed for, or the peers whose failure is awaited.
+    pub fn probed(&self) -> &[PeerId] {
         match self {
-            Self::Message(peer, _) => *peer,
-            Self::Events | Self::Op(_) | Self::AnyOf(_) | Self::EndIn(_) => None,
+            Self::Message(peer, _) => peer.as_slice(),
+            Self::OpAmong(_, peers, _) => peers,
+            Self::Events | Self::Op(_) | Self::AnyOf(_) | Self::EndIn(_) => &[],
         }
     }
 
@@ -143,6 +146,9 @@ impl Awaited {
         match self {
             Self::Events => true,
             Self::Op(op) => engine.is_complete(*op),
+            Self::OpAmong(op, _, failed) => {
+                engine.is_complete(*op) || engine.failed_peers() != *failed
+            }
             Self::AnyOf(ops) => ops.iter().any(|&op| engine.is_complete(op)),
             // The owner of a closed queue looks for itself.
             Self::EndIn(queue) => engine.ends_in(*queue) > 0 || !engine.is_open_end_queue(*queue),

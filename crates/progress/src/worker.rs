@@ -363,7 +363,9 @@ impl Worker {
             self.judge_links();
         }
         if self.tick.is_multiple_of(CHECK_LIVENESS_EVERY) {
-            self.seek(self.awaited.probed());
+            let awaited = std::mem::take(&mut self.awaited);
+            self.seek(awaited.probed());
+            self.awaited = awaited;
             self.look_at_held_copies();
         }
         self.release_coalesced();
@@ -504,6 +506,12 @@ impl Worker {
         }
     }
 
+    /// Declares that the current question waits for this operation or for the failure of one of these peers; `failed`
+    /// is the number of peers that have failed already.
+    pub fn await_op_among(&mut self, op: OpId, peers: &Arc<[PeerId]>, failed: u32) {
+        self.awaited = Awaited::OpAmong(op, Arc::clone(peers), failed);
+    }
+
     /// Declares that the current question waits for the first end in this queue; see [`Worker::await_op`].
     pub fn await_end_in(&mut self, queue: EndQueueId) {
         self.awaited = Awaited::EndIn(queue);
@@ -593,8 +601,8 @@ impl Worker {
         asleep
     }
 
-    /// Ends the sleep. `probed` is the peer whose message the waiting thread probes for.
-    pub(crate) fn finish_sleep(&mut self, probed: Option<PeerId>) {
+    /// Ends the sleep. `probed` are the peers whose message or failure the waiting thread awaits.
+    pub(crate) fn finish_sleep(&mut self, probed: &[PeerId]) {
         // Time has passed, so that deadlines may be due.
         self.has_loose_ends |= self.engine.is_watching();
         self.seek(probed);

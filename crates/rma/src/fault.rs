@@ -16,6 +16,8 @@ pub enum AccessFault {
     },
     /// The process of this rank has failed.
     PeerFailed(u32),
+    /// A process that holds the lock of this rank's window has failed.
+    HolderFailed(u32),
     /// Bytes that the process of this rank has not attached to its window.
     NotAttached(u32),
     /// Memory overlaps attached memory, or is not attached.

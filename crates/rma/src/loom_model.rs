@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use loom::sync::{Condvar, Mutex};
 use loom::thread;
 
-use locks::{LockKind, Queue};
+use locks::{LockKind, LockWait, Queue};
 use outstanding::Outstanding;
 use parts::{AtomicU32, AtomicU64};
 
@@ -194,17 +194,17 @@ struct LockedTarget {
 
 impl LockedTarget {
     fn serve(&self, queue: &mut Queue<usize>) {
-        queue.serve(&self.word, &mut |process| {
-            self.granted.lock().unwrap()[process] = true;
+        queue.serve(&self.word, &mut |granted| {
+            self.granted.lock().unwrap()[granted.process] = true;
             self.changed.notify_all();
         });
     }
 
     /// A process locks the window, adds to the number if it may, and unlocks the window. It maps the word if `is_near`.
     fn visit(&self, process: usize, is_near: bool, kind: LockKind) {
-        if !is_near || !locks::try_take(&self.word, kind) {
+        if !is_near || !locks::try_take(&self.word, kind, process as u32) {
             let mut queue = self.queue.lock().unwrap();
-            queue.ask(kind, process);
+            queue.ask(LockWait { kind, rank: process as u32, process });
             self.serve(&mut queue);
             drop(queue);
             let mut granted = self.granted.lock().unwrap();

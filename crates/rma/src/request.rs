@@ -11,12 +11,15 @@ pub(crate) enum CallKind {
     /// Compares and swaps one element: the combination, and its offset; the payload is what to compare with and the new
     /// element. The answer is the element that was there.
     CompareAndSwap,
-    /// Takes the lock: its kind. Answered once it is granted.
+    /// Takes the lock: its kind, and the rank of the caller. Answered once it is granted; refused if a process that has
+    /// failed holds it.
     Lock,
     /// Gives the lock back: its kind.
     Unlock,
     /// Tells that the lock was given back while somebody waited.
     GivenBack,
+    /// Tells those who serve the lock that a process has failed: its rank.
+    Lost,
     /// Writes short pieces of memory: the number of runs; runs and bytes are the payload.
     Put,
     /// Reads short pieces of memory: the number of runs, which are the payload. The answer is the bytes.
@@ -24,12 +27,13 @@ pub(crate) enum CallKind {
 }
 
 impl CallKind {
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Accumulate,
         Self::CompareAndSwap,
         Self::Lock,
         Self::Unlock,
         Self::GivenBack,
+        Self::Lost,
         Self::Put,
         Self::Get,
     ];

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use engine::{CallError, ExposedMemory, Handler, HandlerId, IncomingCall, Replies, ReplyTo};
 use lock::Lock;
 use progress::Progress;
-use wire::RemoteKey;
+use wire::{PeerId, RemoteKey};
 
 use crate::combine::Combination;
 use crate::control::Control;
-use crate::locks::{self, LockKind, Queue};
+use crate::locks::{self, LockKind, LockWait, Queue};
 use crate::pieces::{PieceRun, REPLY_MAX};
 use crate::request::{self, CallKind};
 
@@ -25,7 +25,24 @@ pub struct Served {
 pub(crate) struct Guarded {
     key: RemoteKey,
     pub control: Control,
-    queue: Lock<Queue<ReplyTo>>,
+    /// Ranks that take and give back the lock by its word.
+    near: Vec<u32>,
+    lock: Lock<LockState>,
+}
+
+/// The lock of a window, as its target knows it.
+#[derive(Debug, Default)]
+struct LockState {
+    queue: Queue<ReplyTo>,
+    /// Those that hold it and give it back by a call. A process holds it once.
+    holders: Vec<LockHolder>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct LockHolder {
+    peer: PeerId,
+    rank: u32,
+    kind: LockKind,
 }
 
 impl Served {
@@ -41,8 +58,10 @@ impl Served {
         served
     }
 
-    pub(crate) fn add(&self, key: RemoteKey, control: Control) -> Arc<Guarded> {
-        let guarded = Arc::new(Guarded { key, control, queue: Lock::new(Queue::default()) });
+    /// Adds a window. The `near` ranks take and give back its lock by the word.
+    pub(crate) fn add(&self, key: RemoteKey, control: Control, near: Vec<u32>) -> Arc<Guarded> {
+        let lock = Lock::new(LockState::default());
+        let guarded = Arc::new(Guarded { key, control, near, lock });
         let mut windows = self.windows.lock();
         let index = key.index as usize;
         if windows.len() <= index {
@@ -69,10 +88,79 @@ impl Served {
 impl Guarded {
     /// Grants the lock to those who wait for it, as far as it is free.
     pub fn serve_queue(&self, replies: &mut Replies) {
-        let mut tell = |process| replies.send(process, &[]);
-        self.queue.lock().serve(self.control.lock_word(), &mut tell);
+        self.serve(&mut self.lock.lock(), replies);
+    }
+
+    fn serve(&self, LockState { queue, holders }: &mut LockState, replies: &mut Replies) {
+        queue.serve(self.control.lock_word(), &mut |LockWait { kind, rank, process }| {
+            if !self.near.contains(&rank) {
+                holders.push(LockHolder { peer: process.peer(), rank, kind });
+            }
+            replies.send(process, &[]);
+        });
+    }
+
+    /// Queues a process, and grants the lock as far as it is free.
+    fn ask(
+        &self,
+        call: &IncomingCall<'_>,
+        (kind, rank): (u64, u64),
+        replies: &mut Replies,
+    ) -> Result<(), CallError> {
+        let kind = LockKind::numbered(kind).ok_or(NO_LOCK)?;
+        let rank = u32::try_from(rank).map_err(|_| NO_RANK)?;
+        let mut state = self.lock.lock();
+        // A process holds the lock of a target once, so it waits once: both lists are bounded.
+        let is_queued = state.queue.has(|process| process.peer() == call.peer);
+        if is_queued || state.holders.iter().any(|holder| holder.peer == call.peer) {
+            return Err("a process asks twice for a lock".into());
+        }
+        state.queue.ask(LockWait { kind, rank, process: call.reply_to });
+        self.serve(&mut state, replies);
+        Ok(())
+    }
+
+    /// Takes the lock back from a process that was granted it.
+    fn unlock(
+        &self,
+        call: &IncomingCall<'_>,
+        kind: u64,
+        replies: &mut Replies,
+    ) -> Result<(), CallError> {
+        let kind = LockKind::numbered(kind).ok_or(NO_LOCK)?;
+        let is_it = |holder: &LockHolder| holder.peer == call.peer && holder.kind == kind;
+        let mut state = self.lock.lock();
+        let held = state.holders.iter().position(is_it).ok_or("the lock is not held")?;
+        state.holders.swap_remove(held);
+        if locks::give_back(self.control.lock_word(), kind) {
+            self.serve(&mut state, replies);
+        }
+        Ok(())
+    }
+
+    /// Refuses the lock to those who cannot get it because a rank that is gone holds it. The word does not tell who shares the
+    /// lock: a rank that takes it by the word counts as one of them, if there are any.
+    fn note_lost(&self, rank: u64, replies: &mut Replies) -> Result<(), CallError> {
+        let rank = u32::try_from(rank).map_err(|_| NO_RANK)?;
+        let word = self.control.lock_word();
+        let mut state = self.lock.lock();
+        state.queue.forget(rank);
+        self.serve(&mut state, replies);
+        let holders = &state.holders;
+        let granted = holders.iter().filter(|holder| holder.kind == LockKind::Shared).count();
+        let may_share = self.near.contains(&rank) && locks::sharers(word) > granted as u64;
+        let was_granted = holders.iter().any(|holder| holder.rank == rank);
+        let is_held = may_share || was_granted || locks::owner(word) == Some(rank);
+        while is_held && let Some(first) = state.queue.pop(word) {
+            replies.refuse(first.process);
+            self.serve(&mut state, replies);
+        }
+        Ok(())
     }
 }
+
+const NO_LOCK: &str = "there is no such lock";
+const NO_RANK: &str = "there is no such rank";
 
 /// Handler of one kind of call.
 #[derive(Debug)]
@@ -98,29 +186,9 @@ impl Handler for CallHandler {
             CallKind::CompareAndSwap => {
                 compare_and_swap(call, (key, memory), &guarded, (what, detail), replies)
             }
-            CallKind::Lock => {
-                let kind = LockKind::numbered(what).ok_or("there is no such lock")?;
-                let mut queue = guarded.queue.lock();
-                // A process holds the lock of a target once, so it waits once: the queue is bounded.
-                if queue.has(|process| process.peer() == call.peer) {
-                    return Err("a process waits twice for a lock".into());
-                }
-                queue.ask(kind, call.reply_to);
-                drop(queue);
-                guarded.serve_queue(replies);
-                Ok(())
-            }
-            CallKind::Unlock => {
-                let kind = LockKind::numbered(what).ok_or("there is no such lock")?;
-                let word = guarded.control.lock_word();
-                if !locks::is_held(word, kind) {
-                    return Err("the lock is not held".into());
-                }
-                if locks::give_back(word, kind) {
-                    guarded.serve_queue(replies);
-                }
-                Ok(())
-            }
+            CallKind::Lock => guarded.ask(call, (what, detail), replies),
+            CallKind::Unlock => guarded.unlock(call, what, replies),
+            CallKind::Lost => guarded.note_lost(what, replies),
             CallKind::GivenBack => {
                 guarded.serve_queue(replies);
                 Ok(())

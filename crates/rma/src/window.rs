@@ -106,7 +106,11 @@ impl Window {
             Some(own) => worker.engine.expose(own),
             None => worker.engine.expose_pieces(),
         });
-        let own = served.add(key, control);
+        let near = match &memory {
+            WindowMemory::Node(_, ranks) => ranks.clone(),
+            WindowMemory::Own(_) | WindowMemory::Dynamic => vec![rank],
+        };
+        let own = served.add(key, control, near);
         let (progress, served) = (Arc::clone(progress), Arc::clone(served));
         let inner = Arc::new(WindowState { progress, served, rank, key, own, memory });
         let mut card = [0; 24];
@@ -322,21 +326,50 @@ impl Window {
     /// Takes the lock of a target's window.
     ///
     /// # Errors
-    /// The target has failed.
+    /// The target has failed, or a process that holds the lock has.
     pub fn lock(&self, rank: u32, kind: LockKind) -> Result<()> {
-        let target = self.target(rank);
-        if self.lock_word_of(rank).is_some_and(|word| locks::try_take(word.lock_word(), kind)) {
+        let (target, own) = (self.target(rank), self.inner.rank);
+        let word = self.lock_word_of(rank);
+        if word.is_some_and(|word| locks::try_take(word.lock_word(), kind, own)) {
             return Ok(());
         }
         let op = self.inner.progress.submit(|worker| {
-            let arguments = [request::argument_of(target.key), kind.number(), 0];
+            let arguments = [request::argument_of(target.key), kind.number(), own.into()];
             let (handler, payload) = (CallKind::Lock.handler(), Region::empty());
             worker.engine.submit_call(target.peer, handler, arguments, &payload, Wanted::Done)
         });
-        match self.inner.wait(op) {
+        match self.await_lock(rank, op) {
             Outcome::PeerFailed => Err(AccessFault::PeerFailed(rank)),
-            Outcome::Ok | Outcome::Truncated { .. } | Outcome::Cancelled | Outcome::Refused => {
-                Ok(())
+            Outcome::Refused => Err(AccessFault::HolderFailed(rank)),
+            Outcome::Ok | Outcome::Truncated { .. } | Outcome::Cancelled => Ok(()),
+        }
+    }
+
+    /// Waits for the answer to a call for a lock. Tells the target of processes that have failed meanwhile or before: they
+    /// may hold it.
+    fn await_lock(&self, rank: u32, op: OpId) -> Outcome {
+        let peers: Arc<[PeerId]> = self.targets.iter().map(|target| target.peer).collect();
+        let mut told = 0;
+        loop {
+            let answer = self.inner.progress.wait(|worker| {
+                if let Some(completion) = worker.engine.take(op) {
+                    return Some(Ok(completion.outcome));
+                }
+                let failed = worker.engine.failed_peers();
+                if failed != told {
+                    let ranks = (0..).zip(peers.iter());
+                    let lost = ranks.filter(|(_, peer)| worker.engine.is_failed(**peer));
+                    return Some(Err((failed, lost.map(|(rank, _)| rank).collect::<Vec<u32>>())));
+                }
+                worker.await_op_among(op, &peers, told);
+                None
+            });
+            match answer {
+                Ok(outcome) => return outcome,
+                Err((failed, lost)) => {
+                    told = failed;
+                    lost.into_iter().for_each(|one| self.tell(rank, CallKind::Lost, one.into()));
+                }
             }
         }
     }
@@ -348,7 +381,7 @@ impl Window {
     pub fn unlock(&self, rank: u32, kind: LockKind) -> Result<()> {
         let flushed = self.flush(rank);
         let Some(word) = self.lock_word_of(rank) else {
-            self.tell(rank, CallKind::Unlock, kind);
+            self.tell(rank, CallKind::Unlock, kind.number());
             return flushed;
         };
         if !locks::give_back(word.lock_word(), kind) {
@@ -360,7 +393,7 @@ impl Window {
                 worker.engine.submit_replies(|replies| own.serve_queue(replies));
             });
         } else {
-            self.tell(rank, CallKind::GivenBack, kind);
+            self.tell(rank, CallKind::GivenBack, kind.number());
         }
         flushed
     }
@@ -374,10 +407,10 @@ impl Window {
     }
 
     /// Calls a handler of a target that does not answer.
-    fn tell(&self, rank: u32, call: CallKind, kind: LockKind) {
+    fn tell(&self, rank: u32, call: CallKind, what: u64) {
         let target = self.target(rank);
         self.inner.progress.submit(|worker| {
-            let arguments = [request::argument_of(target.key), kind.number(), 0];
+            let arguments = [request::argument_of(target.key), what, 0];
             let (handler, payload) = (call.handler(), Region::empty());
             let engine = &mut worker.engine;
             let op = engine.submit_call(target.peer, handler, arguments, &payload, Wanted::Nothing);

@@ -9,8 +9,8 @@ use super::revoke::REVOKE;
 use super::{Engine, PeerError};
 use crate::addressed::{EndedEpoch, FlushStep, Postponed};
 use crate::exposed::{
-    AddressedHead, CALL_MAX, CallError, Handler, HandlerId, IncomingCall, PutTo, Replies, ReplyTo,
-    SHORT_PUT_MAX, Wanted,
+    AddressedHead, CALL_MAX, CallError, Handler, HandlerId, IncomingCall, PutTo, Replies, Reply,
+    ReplyTo, SHORT_PUT_MAX, Wanted,
 };
 use crate::matching::Early;
 use crate::op::{Completion, Head, OpId, OpState, Outcome, SendFate, SendState};
@@ -247,15 +247,17 @@ impl Engine {
 
     /// Sends the answers that handlers have given.
     fn send_replies(&mut self) {
-        while let Some((ReplyTo { peer, answer }, bytes)) = self.replies.0.pop() {
-            match answer {
+        while let Some((ReplyTo { peer, answer }, reply)) = self.replies.0.pop() {
+            match (answer, reply) {
                 _ if self.is_failed(peer) => {}
-                Answer::None => {}
-                Answer::Fin(op) => {
-                    self.peer(peer).control.push_back(Control::Fin { op });
-                    self.list(peer);
+                (Answer::None, _) => {}
+                (Answer::Fin(op), Reply::Bytes(_)) => {
+                    self.answer_with(peer, Control::Fin { op });
                 }
-                Answer::Data(op) => self.send_data(peer, op, Region::from_box(bytes)),
+                (Answer::Data(op), Reply::Bytes(bytes)) => {
+                    self.send_data(peer, op, Region::from_box(bytes));
+                }
+                (answer, Reply::Refused) => self.refuse_call(peer, answer),
             }
         }
     }
@@ -382,18 +384,24 @@ impl Engine {
         }
         self.send_replies();
         // A caller that waits for an answer hears of it there, and others with the next flush.
-        match answer {
-            Answer::Fin(op) | Answer::Data(op) if is_refused => {
-                if let Answer::Data(_) = answer {
-                    self.peer(peer).addressed().paid();
-                }
-                self.answer_with(peer, Control::Refused { op });
-                is_refused = false;
-            }
-            Answer::Fin(_) | Answer::Data(_) | Answer::None => {}
+        if is_refused && answer != Answer::None {
+            self.refuse_call(peer, answer);
+            is_refused = false;
         }
         let bytes = (payload.len() + CALL_BYTES) as u64;
         self.note_applied(peer, header.epoch, bytes, is_refused)
+    }
+
+    /// Tells a caller that its call is refused.
+    fn refuse_call(&mut self, peer: PeerId, answer: Answer) {
+        match answer {
+            Answer::None => {}
+            Answer::Fin(op) => self.answer_with(peer, Control::Refused { op }),
+            Answer::Data(op) => {
+                self.peer(peer).addressed().paid();
+                self.answer_with(peer, Control::Refused { op });
+            }
+        }
     }
 
     /// Counts what was applied of an epoch of a peer. A thread may wait for its effect on memory.

@@ -251,6 +251,7 @@ impl Engine {
     pub fn handle_down(&mut self, peer: PeerId) {
         self.end_rts_data(peer);
         self.ops.event_count += 1;
+        self.failed_peers += u32::from(!self.is_failed(peer));
         let state = self.peer(peer);
         let granted = state.granted;
         *state = PeerState { reach: Reach::Failed, ..PeerState::new() };

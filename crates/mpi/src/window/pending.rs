@@ -77,6 +77,10 @@ impl From<AccessFault> for Error {
             AccessFault::PeerFailed(rank) => {
                 (ErrorClass::ProcAborted, format!("rank {rank} of the window is gone"))
             }
+            AccessFault::HolderFailed(rank) => (
+                ErrorClass::ProcAborted,
+                format!("a process that holds the lock of rank {rank}'s window is gone"),
+            ),
             AccessFault::NotAttached(rank) => (
                 ErrorClass::RmaRange,
                 format!(

@@ -171,7 +171,7 @@ impl Progress {
         mut worker: CombiningGuard<'a, Worker>,
     ) -> Option<CombiningGuard<'a, Worker>> {
         if !worker.prepare_sleep() {
-            self.finish_sleep(&mut worker, None);
+            self.finish_sleep(&mut worker, &[]);
             return Some(worker);
         }
         worker.poll_state.begin_thread_sleep();
@@ -187,7 +187,7 @@ impl Progress {
         worker.counters.sleeps_by_progress_thread += 1;
         worker.counters.progress_thread_sleeping += slept;
         if worker.poll_state.end_thread_sleep() {
-            self.finish_sleep(&mut worker, None);
+            self.finish_sleep(&mut worker, &[]);
         }
         worker
     }

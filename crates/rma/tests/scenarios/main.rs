@@ -53,12 +53,14 @@ fn operations_happen_once_and_in_order_though_another_link_takes_over() {
 
 #[test]
 fn a_rank_that_ends_fails_its_operations_and_no_others() {
-    let mut failures = 0;
+    let (mut failures, mut refused) = (0, 0);
     for seed in seeds(100) {
-        failures +=
-            Scenario { has_victim: true, ..Scenario::new(seed, Links::Sound) }.run().operations;
+        let scenario = Scenario { has_victim: true, ..Scenario::new(seed, Links::Sound) };
+        let result = scenario.run();
+        (failures, refused) = (failures + result.operations, refused + result.refused);
     }
     assert!(testing::is_seed_given() || failures > 50, "{failures} ranks have noticed");
+    assert!(testing::is_seed_given() || refused > 20, "{refused} locks were refused");
 }
 
 /// Links between the ranks.
@@ -97,6 +99,8 @@ struct Scenario {
 /// Result of a scenario.
 struct ScenarioResult {
     operations: u64,
+    /// Number of locks that were refused because of their holder's end.
+    refused: u64,
     /// Number of links that were cut.
     cuts: u64,
     /// Frames that rank 0 has sent, and the length of its peers' windows.
@@ -141,8 +145,8 @@ impl Scenario {
         if victim.is_none() {
             world.check();
         }
-        let (operations, cuts) = (world.operations(), stage.cuts_made());
-        ScenarioResult { operations, cuts, frames: stage.frames(), window_len }
+        let (operations, refused, cuts) = (world.operations(), world.refused(), stage.cuts_made());
+        ScenarioResult { operations, refused, cuts, frames: stage.frames(), window_len }
     }
 
     fn stage(&mut self) -> Arc<Stage> {

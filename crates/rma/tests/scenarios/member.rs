@@ -4,10 +4,12 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use datatype::{Builtin, Datatype, Predefined};
+use engine::{Envelope, SendMode};
 use memory::{Layout, Region, Segment};
 use progress::Progress;
 use rma::{AccessFault, Combination, LockKind, PendingAccess, TargetPlace, Window};
 use testing::Random;
+use wire::PeerId;
 
 use crate::model::{Change, LedgerEntry, PendingKind, Zone, ZonePlace};
 use crate::world::{BLOCK_AT, BLOCK_LEN, LEDGERS, Phase, SUMS, World, words};
@@ -99,23 +101,27 @@ impl<'a> Member<'a> {
         self.world.note_operations(self.operations);
     }
 
-    /// Runs operations on all ranks, one of which ends at a random time. Those on other ranks succeed.
+    /// Runs operations on all ranks, one of which ends at a random time, perhaps with a lock. Those on other ranks
+    /// succeed, but for locks that it holds.
     pub fn run_beside(mut self, victim: usize) {
         self.victim = Some(victim);
+        (0..self.world.size).for_each(|target| self.greet(target));
         for _ in 0..2 * OPERATIONS {
             if self.rank == victim && self.random.one_in(OPERATIONS) {
                 break;
             }
             let target = self.random.below(self.world.size);
-            match self.random.below(8) {
-                0..=4 if target == victim && self.has_lost.get() => {}
+            match self.random.below(10) {
+                0..=4 | 8 | 9 if target == victim && self.has_lost.get() => {}
                 0..=4 => {
                     let with_request = self.random.one_in(3);
                     self.access(target, with_request);
                 }
                 5 => self.flush(target),
                 6 => self.flush_all(),
-                _ => self.world.stage.pause(self.rank),
+                7 => self.world.stage.pause(self.rank),
+                _ if self.visit(target) => {}
+                _ => break,
             }
         }
         if self.rank == victim {
@@ -131,6 +137,31 @@ impl<'a> Member<'a> {
         // The others serve until all have ended.
         self.barrier();
         self.world.note_operations(u64::from(self.has_lost.get()));
+    }
+
+    /// Sends a rank a message, so that its end is noticed.
+    fn greet(&self, target: usize) {
+        let envelope = Envelope { context: 1, source: self.rank as u32, tag: 0, is_urgent: false };
+        self.progress.submit(|worker| {
+            let (peer, none, mode) = (PeerId(target as u32), Region::empty(), SendMode::Standard);
+            let send = worker.engine.submit_send(peer, envelope, &none, mode);
+            worker.engine.release(send);
+        });
+    }
+
+    /// Locks a target, and unlocks it, unless this is the rank that ends, and it ends now.
+    fn visit(&mut self, target: usize) -> bool {
+        let kind = self.random.pick(&[LockKind::Shared, LockKind::Exclusive]);
+        match self.window.lock(target as u32, kind) {
+            Ok(()) if self.victim == Some(self.rank) && self.random.one_in(4) => return false,
+            Ok(()) => self.unlock(target, kind),
+            Err(AccessFault::HolderFailed(rank)) => {
+                assert!(rank as usize == target && self.victim != Some(self.rank));
+                self.world.note_refused();
+            }
+            Err(fault) => self.done(Err(fault)),
+        }
+        true
     }
 
     fn run_fence(&mut self) {

@@ -43,6 +43,8 @@ struct SharedState {
     /// Number of times that each rank's block was rewritten.
     rewritten: Vec<u64>,
     operations: u64,
+    /// Number of locks that were refused because of their holder's end.
+    refused: u64,
 }
 
 impl World {
@@ -72,6 +74,7 @@ impl World {
             sums: vec![[0; SUMS]; size],
             rewritten: vec![0; size],
             operations: 0,
+            refused: 0,
         };
         let (stage, shared) = (Arc::clone(stage), Mutex::new(shared));
         Self { size, stage, memories, bases, zone_len, phases, shared }
@@ -131,6 +134,14 @@ impl World {
 
     pub fn operations(&self) -> u64 {
         self.shared().operations
+    }
+
+    pub fn note_refused(&self) {
+        self.shared().refused += 1;
+    }
+
+    pub fn refused(&self) -> u64 {
+        self.shared().refused
     }
 
     /// Checks at the end what all ranks have accessed.
