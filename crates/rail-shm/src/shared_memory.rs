@@ -1,8 +1,8 @@
 //! Memory that the processes of a node map for windows.
 
-use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::{Arc, LazyLock};
+use std::{fs, io};
 
 use memory::{Keeper, Region};
 
@@ -29,15 +29,27 @@ impl SharedMemory {
     pub const INVITATION_LEN: usize = 8;
 
     /// Creates `len` zeroed bytes, at least one. The invitation lets other processes of the node map them while this
-    /// one has them mapped.
+    /// one has them mapped. Pages are allocated at the first access, near the core of the process that makes it, unless
+    /// such an access could fail.
     ///
     /// # Errors
-    /// The kernel gives no shared memory.
+    /// The kernel gives no shared memory, or there is less memory.
     pub fn create(len: usize) -> io::Result<(Self, [u8; Self::INVITATION_LEN])> {
-        let segment = Segment::create(len)?;
+        if !Self::is_available(len) {
+            return Err(io::Error::new(io::ErrorKind::OutOfMemory, "more memory than there is"));
+        }
+        let segment = match commitments_count() {
+            true => Segment::create(len)?,
+            false => Segment::create_in_part(len, 1)?,
+        };
         let (pid, descriptor) = (std::process::id(), segment.descriptor() as u32);
         let invitation = (u64::from(pid) << 32 | u64::from(descriptor)).to_le_bytes();
         Ok((Self(Arc::new(Mapping { segment, len })), invitation))
+    }
+
+    /// False if the system has not as much memory; short lengths are not compared.
+    pub fn is_available(len: usize) -> bool {
+        len < CHECKED_MIN || available_bytes().is_none_or(|most| len as u64 <= most)
     }
 
     /// Maps the memory of another process.
@@ -72,9 +84,39 @@ impl SharedMemory {
     }
 }
 
+/// True if a store to a page that is not allocated may fail while there is memory: the system counts what processes have
+/// asked for (`vm.overcommit_memory`). A `memfd` has no other limit of its own.
+fn commitments_count() -> bool {
+    static COUNT: LazyLock<bool> = LazyLock::new(|| {
+        let mode = fs::read_to_string("/proc/sys/vm/overcommit_memory");
+        !mode.is_ok_and(|mode| matches!(mode.trim(), "0" | "1"))
+    });
+    *COUNT
+}
+
+/// Number of bytes that the system could give to processes, if it tells.
+fn available_bytes() -> Option<u64> {
+    let all = fs::read_to_string("/proc/meminfo").ok()?;
+    let kibibytes = |name: &str| -> Option<u64> {
+        let value = all.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+        value.trim().strip_suffix("kB")?.trim().parse().ok()
+    };
+    Some((kibibytes("MemAvailable")? + kibibytes("SwapFree").unwrap_or(0)) << 10)
+}
+
+/// Length from which on memory is compared with what is available. The question takes some 30 microseconds.
+const CHECKED_MIN: usize = 64 << 20;
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn more_memory_than_there_is_is_refused() {
+        let all = available_bytes().expect("a system that tells of its memory");
+        assert!(all > 1 << 20, "{all} bytes");
+        assert!(SharedMemory::create(1 << 45).is_err() && !SharedMemory::is_available(1 << 45));
+    }
 
     #[test]
     fn a_region_keeps_the_mapping_and_others_see_it() {

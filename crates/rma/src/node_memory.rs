@@ -29,6 +29,11 @@ impl NodeMemory {
         Ok((Self { memory, parts }, invitation))
     }
 
+    /// False if the system has not as much memory; short lengths are not compared.
+    pub fn is_available(len: usize) -> bool {
+        SharedMemory::is_available(len)
+    }
+
     /// Maps the memory of the node's first process.
     ///
     /// # Errors

@@ -250,7 +250,7 @@ pub(crate) fn node_memory(comm: &Comm, len: u64) -> Result<Option<NodeMemory>> {
 /// Memory of this process alone, filled with zeros.
 fn own_memory(len: usize, alignment: usize) -> Option<Region> {
     let mut bytes = Vec::new();
-    let room = len.checked_add(alignment)?;
+    let room = len.checked_add(alignment).filter(|room| NodeMemory::is_available(*room))?;
     bytes.try_reserve_exact(room).ok()?;
     bytes.resize(room, 0);
     let whole = Region::from_box(bytes.into_boxed_slice());
@@ -281,5 +281,6 @@ mod tests {
             assert_eq!(memory.as_span().unwrap().address as usize % alignment, 0);
         }
         assert!(own_memory(usize::MAX - 4096, 64).is_none());
+        assert!(own_memory(1 << 45, 64).is_none());
     }
 }
