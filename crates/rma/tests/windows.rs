@@ -247,6 +247,47 @@ fn a_flush_returns_no_sooner_for_the_flushes_of_other_threads() {
     });
 }
 
+/// The memory of the targets is read by their own handlers only, so that a thread sanitizer sees all that orders it.
+#[test]
+fn threads_share_a_window() {
+    const THREADS: i64 = 4;
+    const ROUNDS: i64 = 100;
+    let windows = windows(|_| WindowMemory::Own(Region::owned(8 + 8 * THREADS as usize)));
+    let window = &windows[0].0;
+    let read = |rank, at| {
+        let (int, into) = (int(), Region::owned(8));
+        let from = place(rank, at, 1, &int);
+        let mut request = window.with_request(|window| window.get(&into, from)).unwrap();
+        windows[0].1.wait(|worker| request.poll(worker)).unwrap();
+        value(&into)
+    };
+    let tickets: Vec<i64> = thread::scope(|scope| {
+        let workers = (1..=THREADS).map(|thread| {
+            scope.spawn(move || {
+                let (int, own, mut tickets) = (int(), 8 * thread, Vec::new());
+                for round in 0..ROUNDS {
+                    let (rank, ticket) = ((thread + round) as u32 % 3, Region::owned(8));
+                    window.put(&number(round), place(rank, own, 1, &int)).unwrap();
+                    let counter = place(1, 0, 1, &int);
+                    window.get_accumulate(Some(&number(1)), &ticket, counter, sum()).unwrap();
+                    window.flush(rank).unwrap();
+                    window.flush_local(1).unwrap();
+                    tickets.push(value(&ticket));
+                    assert_eq!(read(rank, own), round, "a put of thread {thread}");
+                }
+                window.flush_all().unwrap();
+                tickets
+            })
+        });
+        let workers: Vec<_> = workers.collect();
+        workers.into_iter().flat_map(|worker| worker.join().expect("a thread")).collect()
+    });
+    let mut sorted = tickets;
+    sorted.sort_unstable();
+    assert!(sorted.into_iter().eq(0..THREADS * ROUNDS), "each ticket is drawn once");
+    assert_eq!(read(1, 0), THREADS * ROUNDS);
+}
+
 #[test]
 fn one_of_many_swaps_succeeds() {
     let windows = windows(|_| WindowMemory::Own(Region::owned(8)));
