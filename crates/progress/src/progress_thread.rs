@@ -12,7 +12,7 @@ mod loom_model;
 
 use std::cell::Cell;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ use rustix::event::{PollFd, PollFlags};
 
 use crate::event;
 use crate::idle_poller::IdlePollers;
-use crate::wait::{MAX_SLEEP, Progress};
+use crate::wait::{AWAY, MAX_SLEEP, Progress};
 
 /// The progress thread of a process.
 #[derive(Debug)]
@@ -40,8 +40,8 @@ pub(crate) struct ProgressThread {
 #[derive(Debug)]
 pub(crate) struct ThreadHandle {
     pub progress_thread: Arc<ProgressThread>,
-    /// True while the thread serves this VCI, or was called to.
-    awake: AtomicBool,
+    /// [`ASLEEP`], [`RESTS_IDLE`] or [`AWAKE`].
+    attention: AtomicU8,
 }
 
 /// Result of a check.
@@ -140,7 +140,7 @@ impl ProgressThread {
     /// Adds a VCI, which the thread serves once it is called.
     pub fn register(self: &Arc<Self>, progress: Weak<Progress>) -> ThreadHandle {
         self.newcomers.lock().unwrap_or_else(PoisonError::into_inner).push(progress);
-        ThreadHandle { progress_thread: Arc::clone(self), awake: AtomicBool::new(false) }
+        ThreadHandle { progress_thread: Arc::clone(self), attention: AtomicU8::new(ASLEEP) }
     }
 
     fn newcomers(&self) -> Vec<Weak<Progress>> {
@@ -191,16 +191,28 @@ impl ProgressThread {
 impl ThreadHandle {
     /// True if the thread was called, or is at work.
     fn is_called(&self) -> bool {
-        self.awake.load(Ordering::Relaxed)
+        self.attention.load(Ordering::Relaxed) == AWAKE
     }
 
-    /// Wakes the thread; false if there is none. The caller holds the worker's lock.
+    /// Records that the thread serves the VCI. True if it was called to, or did before.
+    fn begin_work(&self) -> bool {
+        self.attention.swap(AWAKE, Ordering::AcqRel) == AWAKE
+    }
+
+    /// Wakes the thread, also from an idle rest if work is urgent; false if there is none. The caller holds the
+    /// worker's lock.
     #[inline]
-    pub fn call(&self) -> bool {
-        if self.awake.load(Ordering::Relaxed) {
-            return true;
+    pub fn call(&self, is_urgent: impl FnOnce() -> bool) -> bool {
+        match self.attention.load(Ordering::Relaxed) {
+            AWAKE => true,
+            RESTS_IDLE if !is_urgent() => true,
+            _ => self.wake(),
         }
-        self.wake()
+    }
+
+    /// Begins a rest that urgent work ends. The caller is the thread, and holds the worker's lock.
+    pub fn begin_idle_rest(&self) {
+        self.attention.store(RESTS_IDLE, Ordering::Relaxed);
     }
 
     #[cold]
@@ -209,7 +221,7 @@ impl ThreadHandle {
         if of.is_over() || of.thread.get_or_init(|| spawn(Arc::clone(of))).is_none() {
             return false;
         }
-        if !self.awake.swap(true, Ordering::AcqRel) {
+        if self.attention.swap(AWAKE, Ordering::AcqRel) != AWAKE {
             event::signal(&self.progress_thread.event);
         }
         true
@@ -236,6 +248,8 @@ struct VciState {
 enum VciPhase {
     /// Nothing is pending. Sleeps until called, or until this time.
     Sleeps(Option<Instant>),
+    /// Nothing is pending, but was a moment ago. Rests until urgent work is left, or until this time.
+    RestsIdle(Instant),
     /// Rests between two checks. Holds the idle pollers that may wake it before, and true if one has.
     Rests { until: Instant, idle_pollers: Option<Arc<IdlePollers>>, is_woken: bool },
     /// Sleeps on the rails since this time; true if they have woken it.
@@ -263,6 +277,7 @@ impl VciState {
     fn due_at(&self, now: Instant) -> Option<Instant> {
         match &self.state {
             VciPhase::Sleeps(until) => *until,
+            VciPhase::RestsIdle(until) => Some(*until),
             VciPhase::Rests { is_woken: true, .. } | VciPhase::OnRails { is_woken: true, .. } => {
                 Some(now)
             }
@@ -281,10 +296,15 @@ impl VciState {
             VciPhase::Sleeps(_) if is_due || progress.thread_handle.is_called() => {
                 self.wake(&progress)
             }
+            VciPhase::RestsIdle(_) if is_due || progress.thread_handle.is_called() => {
+                progress.thread_handle.begin_work();
+                CheckCause::Due
+            }
             VciPhase::Rests { is_woken: true, .. } => CheckCause::Woken,
             VciPhase::OnRails { since, .. } if is_due => CheckCause::Slept(now - *since),
             VciPhase::Rests { .. } | VciPhase::Due if is_due => CheckCause::Due,
             VciPhase::Sleeps(_)
+            | VciPhase::RestsIdle(_)
             | VciPhase::Rests { .. }
             | VciPhase::OnRails { .. }
             | VciPhase::Due => return,
@@ -300,7 +320,9 @@ impl VciState {
         };
         self.state = match result {
             CheckResult::Coalesced => VciPhase::rest(COALESCED, None),
-            CheckResult::Idle if self.idle_checks < IDLE_CHECKS => VciPhase::rest(COALESCED, None),
+            CheckResult::Idle if self.idle_checks < IDLE_CHECKS => {
+                VciPhase::RestsIdle(Instant::now() + AWAY)
+            }
             CheckResult::Polled(period) => VciPhase::rest(period, Some(&progress.idle_pollers)),
             CheckResult::Locked => VciPhase::rest(self.rest.period, Some(&progress.idle_pollers)),
             CheckResult::Moved => VciPhase::Due,
@@ -313,7 +335,7 @@ impl VciState {
 
     /// Ends a sleep while nothing was pending.
     fn wake(&mut self, progress: &Progress) -> CheckCause {
-        let is_called = progress.thread_handle.awake.swap(true, Ordering::AcqRel);
+        let is_called = progress.thread_handle.begin_work();
         if is_called {
             progress.start_idle_pollers();
         }
@@ -324,11 +346,11 @@ impl VciState {
 
     /// Begins a sleep until called, unless something was left pending meanwhile.
     fn sleep(&mut self, progress: &Progress) -> VciPhase {
-        let awake = &progress.thread_handle.awake;
-        awake.store(false, Ordering::Release);
+        let attention = &progress.thread_handle.attention;
+        attention.store(ASLEEP, Ordering::Release);
         // A call that left something pending before the store has not woken the thread.
         let (is_unattended, watch) = progress.is_unattended();
-        if is_unattended && !awake.swap(true, Ordering::AcqRel) {
+        if is_unattended && !progress.thread_handle.begin_work() {
             self.idle_checks = 0;
             return VciPhase::Due;
         }
@@ -339,7 +361,10 @@ impl VciState {
     fn on_rails(&self) -> Option<&Progress> {
         match &self.state {
             VciPhase::OnRails { progress, .. } => Some(progress),
-            VciPhase::Sleeps(_) | VciPhase::Rests { .. } | VciPhase::Due => None,
+            VciPhase::Sleeps(_)
+            | VciPhase::RestsIdle(_)
+            | VciPhase::Rests { .. }
+            | VciPhase::Due => None,
         }
     }
 
@@ -361,7 +386,10 @@ impl VciState {
                 *is_woken = events.contains(&true);
                 progress.clear_events(events);
             }
-            VciPhase::Sleeps(_) | VciPhase::Rests { .. } | VciPhase::Due => {}
+            VciPhase::Sleeps(_)
+            | VciPhase::RestsIdle(_)
+            | VciPhase::Rests { .. }
+            | VciPhase::Due => {}
         }
     }
 }
@@ -390,6 +418,13 @@ pub(crate) fn is_this_thread() -> bool {
 thread_local! {
     static IS_THIS_THREAD: Cell<bool> = const { Cell::new(false) };
 }
+
+/// The thread sleeps until called.
+const ASLEEP: u8 = 0;
+/// Nothing is pending, and the thread rests for [`AWAY`]: too long for urgent work. Set under the worker's lock.
+const RESTS_IDLE: u8 = 1;
+/// The thread was called, or serves the VCI.
+const AWAKE: u8 = 2;
 
 /// Longest time that coalesced messages wait, apart from the kernel's timer slack.
 pub(crate) const COALESCED: Duration = Duration::from_micros(50);

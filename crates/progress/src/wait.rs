@@ -319,7 +319,7 @@ impl Progress {
     }
 
     pub(crate) fn hand_over(&self, worker: &mut Worker) {
-        if !self.thread_handle.call() {
+        if !self.thread_handle.call(|| worker.is_urgent()) {
             // The system gave no thread: nobody else would send coalesced messages or wake due threads.
             worker.stop_coalescing();
             worker.waiters.wake_due();
@@ -723,7 +723,7 @@ impl Progress {
             let was_held = worker.precedence.is_held();
             worker.precedence.claim();
             let is_new = !was_held && worker.precedence.is_held();
-            if is_new && !self.thread_handle.call() {
+            if is_new && !self.thread_handle.call(|| true) {
                 worker.precedence.give_up();
             }
         }

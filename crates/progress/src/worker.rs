@@ -446,7 +446,13 @@ impl Worker {
     /// True if an operation would not complete without polling.
     #[inline]
     pub(crate) fn is_left_behind(&self) -> bool {
-        self.engine.has_pending() || self.has_loose_ends || !self.waiters.is_empty()
+        self.engine.has_pending() || self.is_urgent()
+    }
+
+    /// True if something is left that waits for no peer: coalesced messages, work, bytes without room, due threads.
+    #[inline]
+    pub(crate) fn is_urgent(&self) -> bool {
+        self.has_loose_ends || !self.waiters.is_empty()
     }
 
     /// True if a rail has lacked room, as far as known.

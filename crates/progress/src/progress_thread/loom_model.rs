@@ -7,10 +7,12 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use loom::sync::atomic::{AtomicBool, Ordering};
+use loom::sync::atomic::{AtomicU8, Ordering};
 use loom::sync::{Condvar, Mutex};
 use loom::thread;
 use testing::preemptions;
+
+use super::{ASLEEP, AWAKE, RESTS_IDLE};
 
 /// Deliberate fault of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,11 +24,15 @@ enum Flaw {
     WatchesRailsOnly,
     /// The thread does not check once more before it goes to sleep.
     NoLastCheck,
+    /// The thread begins an idle rest without the worker's lock.
+    RestsUnlocked,
 }
 
 /// A process with two VCIs.
 struct ModelProcess {
     flaw: Flaw,
+    /// True if the thread begins an idle rest where nothing is pending, and sleeps otherwise. The rest is without end.
+    rests: bool,
     vcis: [Vci; VCIS],
     events: Mutex<WakeEvents>,
     signalled: Condvar,
@@ -36,7 +42,7 @@ struct ModelProcess {
 struct Vci {
     worker: Mutex<ModelWorker>,
     ended: Condvar,
-    awake: AtomicBool,
+    attention: AtomicU8,
 }
 
 /// State that a worker's lock guards.
@@ -59,22 +65,24 @@ struct WakeEvents {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum VciPhase {
     Sleeps,
+    RestsIdle,
     OnRails,
     Due,
 }
 
 impl ModelProcess {
-    fn new(flaw: Flaw) -> Arc<Self> {
+    fn new(flaw: Flaw, rests: bool) -> Arc<Self> {
         let (vcis, events) = (<[Vci; VCIS]>::default(), Mutex::default());
-        Arc::new(Self { flaw, vcis, events, signalled: Condvar::new() })
+        Arc::new(Self { flaw, rests, vcis, events, signalled: Condvar::new() })
     }
 
-    /// Makes a call that leaves work pending.
+    /// Makes a call that leaves urgent work pending.
     fn leave(&self, vci: usize, needs_rail: bool) {
-        let Vci { worker, awake, .. } = &self.vcis[vci];
+        let Vci { worker, attention, .. } = &self.vcis[vci];
         let mut worker = worker.lock().unwrap();
         *worker = ModelWorker { is_left_behind: true, needs_rail, has_ended: false };
-        if !awake.load(Ordering::Relaxed) && !awake.swap(true, Ordering::AcqRel) {
+        let is_known = attention.load(Ordering::Relaxed) == AWAKE;
+        if !is_known && attention.swap(AWAKE, Ordering::AcqRel) != AWAKE {
             self.signal(|events| events.call = true);
         }
     }
@@ -132,11 +140,12 @@ impl ModelProcess {
     }
 
     fn check_if_due(&self, vci: usize, state: VciPhase) -> VciPhase {
-        let Vci { worker, ended, awake } = &self.vcis[vci];
+        let Vci { worker, ended, attention } = &self.vcis[vci];
+        let is_called = || attention.load(Ordering::Relaxed) == AWAKE;
         match state {
             VciPhase::OnRails => return VciPhase::OnRails,
-            VciPhase::Sleeps if !awake.load(Ordering::Relaxed) => return VciPhase::Sleeps,
-            VciPhase::Sleeps => drop(awake.swap(true, Ordering::AcqRel)),
+            VciPhase::Sleeps | VciPhase::RestsIdle if !is_called() => return state,
+            VciPhase::Sleeps | VciPhase::RestsIdle => drop(attention.swap(AWAKE, Ordering::AcqRel)),
             VciPhase::Due => {}
         }
         let mut worker = worker.lock().unwrap();
@@ -148,11 +157,19 @@ impl ModelProcess {
             ended.notify_all();
             return VciPhase::Due;
         }
+        if self.rests && self.flaw != Flaw::RestsUnlocked {
+            attention.store(RESTS_IDLE, Ordering::Relaxed);
+            return VciPhase::RestsIdle;
+        }
         drop(worker);
-        awake.store(false, Ordering::Release);
+        if self.rests {
+            attention.store(RESTS_IDLE, Ordering::Relaxed);
+            return VciPhase::RestsIdle;
+        }
+        attention.store(ASLEEP, Ordering::Release);
         let is_unattended = self.vcis[vci].worker.lock().unwrap().is_left_behind;
         let looks = self.flaw != Flaw::NoLastCheck;
-        if looks && is_unattended && !awake.swap(true, Ordering::AcqRel) {
+        if looks && is_unattended && attention.swap(AWAKE, Ordering::AcqRel) != AWAKE {
             return VciPhase::Due;
         }
         VciPhase::Sleeps
@@ -160,8 +177,8 @@ impl ModelProcess {
 }
 
 /// Runs two threads of an application beside the progress thread.
-fn run_both(flaw: Flaw, one: fn(&ModelProcess), other: fn(&ModelProcess)) {
-    let process = ModelProcess::new(flaw);
+fn run_both(flaw: Flaw, rests: bool, one: fn(&ModelProcess), other: fn(&ModelProcess)) {
+    let process = ModelProcess::new(flaw, rests);
     let spawn = |act: fn(&ModelProcess)| {
         let process = Arc::clone(&process);
         thread::spawn(move || act(&process))
@@ -175,17 +192,29 @@ fn run_both(flaw: Flaw, one: fn(&ModelProcess), other: fn(&ModelProcess)) {
 
 /// Both threads leave work pending in their own VCI, one of them twice.
 fn both_call(flaw: Flaw) {
-    fn act(process: &ModelProcess, vci: usize) {
-        process.leave(vci, false);
-        process.compute(vci);
-    }
-    run_both(flaw, |process| (0..2).for_each(|_| act(process, 0)), |process| act(process, 1));
+    run_both(
+        flaw,
+        false,
+        |process| (0..2).for_each(|_| act(process, 0)),
+        |process| act(process, 1),
+    );
+}
+
+/// The same, where the thread rests after the work is done.
+fn both_call_a_resting_thread(flaw: Flaw) {
+    run_both(flaw, true, |process| (0..2).for_each(|_| act(process, 0)), |process| act(process, 1));
+}
+
+fn act(process: &ModelProcess, vci: usize) {
+    process.leave(vci, false);
+    process.compute(vci);
 }
 
 /// One thread's work waits for a rail, which is silent until the other's work is done.
 fn one_calls_while_the_rails_of_the_other_are_watched(flaw: Flaw) {
     run_both(
         flaw,
+        false,
         |process| {
             process.leave(0, true);
             process.compute(0);
@@ -214,6 +243,7 @@ fn notices(flaw: Flaw, protocol: fn(Flaw)) -> bool {
 #[test]
 fn no_call_is_lost() {
     explore(preemptions(), Flaw::None, both_call);
+    explore(preemptions(), Flaw::None, both_call_a_resting_thread);
     explore(preemptions(), Flaw::None, one_calls_while_the_rails_of_the_other_are_watched);
 }
 
@@ -221,6 +251,7 @@ fn no_call_is_lost() {
 fn flaws_are_noticed() {
     assert!(notices(Flaw::ClearsLate, both_call));
     assert!(notices(Flaw::NoLastCheck, both_call));
+    assert!(notices(Flaw::RestsUnlocked, both_call_a_resting_thread));
     assert!(notices(Flaw::WatchesRailsOnly, one_calls_while_the_rails_of_the_other_are_watched));
 }
 

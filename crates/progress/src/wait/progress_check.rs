@@ -47,6 +47,7 @@ impl Progress {
         loop {
             worker.look_at_backlog();
             if !worker.is_left_behind() {
+                self.thread_handle.begin_idle_rest();
                 return CheckResult::Idle;
             }
             // Another polling thread copies it next.
