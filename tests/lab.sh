@@ -230,6 +230,25 @@ check "a site that is not there cannot be private" 1 "$(grep -c 'no site 2' "$wo
 lab down
 check "and down leaves nothing of three" "" "$(left_behind "$work/before")"
 
+# Nodes of unequal speed. Both do the same work, one after the other.
+works() { lab run "$1" python3 -c 'import time; t = time.monotonic(); sum(range(6000000)); print(int(1e6 * (time.monotonic() - t)))'; }
+groups() { find /sys/fs/cgroup -maxdepth 3 -name "canele-$CANELE_LAB-*" 2>/dev/null; }
+for wrong in "1000 4000" "0 such.as"; do
+    read -r speed word <<<"$wrong"
+    lab up --name "$CANELE_LAB" --speed "$speed" 2>"$work/err"
+    check "a speed of $speed is refused" 1 "$(grep -c "$word" "$work/err")"
+done
+if lab up --name "$CANELE_LAB" --nodes 1 --speed 0.5,0.1 >"$work/up" 2>"$work/err" || grep -q 'not as asked' "$work/err"; then
+    read -r fast slow <<<"$(works site0-node0) $(works site1-node0)"
+    check "a node with a fifth of the speed takes at least twice as long: $fast and $slow us" yes "$([ "${slow:-0}" -gt $((2 * ${fast:-0})) ] && echo yes)"
+    check "each node has its group" 2 "$(groups | wc -l)"
+    lab down
+    check "no group is left" "" "$(groups)"
+else
+    sed 's/^/    /' "$work/err"
+    skip "nodes of unequal speed" "$(tail -1 "$work/err")"
+fi
+
 # One lab after another, some of them killed.
 raise
 namespaces >"$work/before"

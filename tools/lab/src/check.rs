@@ -189,10 +189,11 @@ fn probe_one(
 ) -> Result<LinkResult, String> {
     let own = std::env::current_exe().map_err(|error| error.to_string())?.display().to_string();
     let text = |error: LabError| error.to_string();
-    let mut server = lab.command(to, &[&*own, "lab", "serve", address]).map_err(text)?;
+    let mut server = lab.link_tool(to, &[&*own, "lab", "serve", address]).map_err(text)?;
     let mut server = server.stdin(Stdio::null()).spawn().map_err(|error| error.to_string())?;
     let rate = rate.to_string();
-    let mut client = lab.command(from, &[&*own, "lab", "measure", address, &rate]).map_err(text)?;
+    let mut client =
+        lab.link_tool(from, &[&*own, "lab", "measure", address, &rate]).map_err(text)?;
     let output = client.output();
     // The server has answered its only client, or never will.
     let _ = server.kill();

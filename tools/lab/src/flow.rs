@@ -124,7 +124,7 @@ impl Stream {
         let words = |words: &[&str]| -> Vec<String> {
             [&own, "lab"].iter().chain(words).map(|word| (*word).to_owned()).collect()
         };
-        let sink = lab.command(to, &words(&["sink"])).map_err(|error| error.to_string())?;
+        let sink = lab.link_tool(to, &words(&["sink"])).map_err(|error| error.to_string())?;
         let mut sink = Ended::start(sink)?;
         let mut said = BufReader::new(sink.0.stdout.take().ok_or("the sink has no output")?);
         let mut port = String::new();
@@ -133,7 +133,7 @@ impl Stream {
         let address = format!("{}:{}", address.ok_or("the node has no address")?, port.trim());
         let seconds = duration.as_secs_f64().to_string();
         let words = words(&["source", &address, &seconds, congestion.name()]);
-        let source = lab.command(from, &words).map_err(|error| error.to_string())?;
+        let source = lab.link_tool(from, &words).map_err(|error| error.to_string())?;
         Ok(Self { source: Ended::start(source)?, _sink: sink, said })
     }
 

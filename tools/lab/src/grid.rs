@@ -16,6 +16,7 @@ use crate::error::LabError;
 use crate::namespace::{Holder, MARK, Rights, end_all, spawn};
 use crate::netem;
 use crate::spec::{Spec, lan, port};
+use crate::speed::SpeedGroup;
 
 /// A lab that is up.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -47,6 +48,9 @@ pub struct Node {
     #[serde(default)]
     pub further: Vec<String>,
     holder: Holder,
+    /// Limit of its speed.
+    #[serde(default)]
+    speed: Option<SpeedGroup>,
 }
 
 impl Node {
@@ -124,6 +128,7 @@ impl Lab {
         for holder in self.holders() {
             holder.end();
         }
+        self.nodes.iter().filter_map(|node| node.speed.as_ref()).for_each(SpeedGroup::remove);
         let path = state_path(&self.spec.name);
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -140,21 +145,46 @@ impl Lab {
         }
     }
 
-    /// Returns a command that runs in a node, in the current directory.
+    /// Returns a command that runs in a node, with its speed, in the current directory.
     ///
     /// # Errors
     /// Fails if there is no such node.
     pub fn command(&self, host: &str, words: &[impl AsRef<OsStr>]) -> Result<Command, LabError> {
-        let node = self.nodes.iter().find(|node| node.host == host).ok_or_else(|| {
+        let node = self.node(host)?;
+        let mut command = self.enter(node);
+        command.args(node.speed.iter().flat_map(SpeedGroup::prefix)).args(words);
+        Ok(command)
+    }
+
+    /// Returns a command that measures or loads links from a node: the node's speed does not limit it.
+    ///
+    /// # Errors
+    /// Fails if there is no such node.
+    pub(crate) fn link_tool(
+        &self,
+        host: &str,
+        words: &[impl AsRef<OsStr>],
+    ) -> Result<Command, LabError> {
+        let mut command = self.enter(self.node(host)?);
+        command.args(words);
+        Ok(command)
+    }
+
+    fn node(&self, host: &str) -> Result<&Node, LabError> {
+        self.nodes.iter().find(|node| node.host == host).ok_or_else(|| {
             let known: Vec<&str> = self.nodes.iter().map(|node| node.host.as_str()).collect();
             LabError::Node(host.into(), known.join(", "))
-        })?;
+        })
+    }
+
+    /// Returns a command that enters a node; the words that it runs are still to come.
+    fn enter(&self, node: &Node) -> Command {
         let mut command = self.rights.enter(&node.holder, &["-n", "-u", "-i", "-m"]);
         if let Ok(directory) = std::env::current_dir() {
             command.arg(format!("--wdns={}", directory.display()));
         }
-        command.arg("--").args(words).env(MARK, &self.mark).env(FOLDER, state_folder());
-        Ok(command)
+        command.arg("--").env(MARK, &self.mark).env(FOLDER, state_folder());
+        command
     }
 
     /// Returns the conditions and counters of the links between sites.
@@ -254,8 +284,13 @@ impl Lab {
         let mut addresses = (0..spec.nics).map(|nic| spec.address(site, index, nic));
         let address = addresses.next().unwrap_or_default();
         let further = addresses.collect();
-        self.nodes.push(Node { host, site, address, further, holder });
+        self.nodes.push(Node { host, site, address, further, holder, speed: None });
         self.save()?;
+        if let (Some(speed), Some(made)) = (spec.speed_of(site, index), self.nodes.last_mut()) {
+            let name = format!("canele-{}-{}", self.mark, made.host);
+            made.speed = Some(SpeedGroup::make(&name, speed)?);
+            self.save()?;
+        }
         self.rights.run_in(&holder, "ip link set lo up")?;
         for nic in 0..spec.nics {
             self.plug_in(&holder, site, index, nic)?;

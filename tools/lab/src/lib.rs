@@ -30,6 +30,7 @@ mod netem;
 mod nfqueue;
 mod probe;
 mod spec;
+mod speed;
 mod wire;
 
 pub use command::{Arguments, run};

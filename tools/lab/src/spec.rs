@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::{Args, value_parser};
 use serde::{Deserialize, Serialize};
 
+use crate::speed::speed;
 use crate::wire::Conditions;
 
 /// Sites, nodes and links of a lab. The default is the link Rennes–Nancy of the 2007 report.
@@ -48,6 +49,10 @@ pub struct Spec {
     /// Site whose other nodes than the first are behind NAT; may be repeated
     #[arg(long = "private", value_name = "SITE", value_parser = value_parser!(u32).range(0..8))]
     pub private_sites: Vec<u32>,
+    /// Cores whose processor time the nodes may use, in turn, such as 1,0.6; further nodes repeat the list
+    /// [default: all]
+    #[arg(long = "speed", value_name = "LIST", value_delimiter = ',', value_parser = speed)]
+    pub speeds: Vec<f64>,
     /// Seed of losses, duplicates and reordering
     #[arg(long, help_heading = LINKS, default_value_t = SEED)]
     pub seed: u64,
@@ -79,6 +84,7 @@ impl Default for Spec {
             wan_loss: 0.0,
             pairs: Vec::new(),
             private_sites: Vec::new(),
+            speeds: Vec::new(),
             seed: SEED,
         }
     }
@@ -90,11 +96,25 @@ impl Spec {
         format!("site{site}-node{node}")
     }
 
-    /// Checks that all named sites exist.
+    /// Returns the speed of a node, by its number over all sites; none is without limit.
+    pub(crate) fn speed_of(&self, site: u32, node: u32) -> Option<f64> {
+        let number = (site * self.nodes + node) as usize;
+        self.speeds.get(number % self.speeds.len().max(1)).copied()
+    }
+
+    /// Checks that all named sites exist, and that the machine has the processor time that nodes may use.
     ///
     /// # Errors
-    /// Names the site that does not exist.
+    /// Names the site that does not exist, or the lack of cores.
     pub fn check(&self) -> Result<(), String> {
+        let places = (0..self.sites).flat_map(|site| (0..self.nodes).map(move |node| (site, node)));
+        let wanted: f64 = places.filter_map(|(site, node)| self.speed_of(site, node)).sum();
+        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+        if wanted > cores as f64 {
+            let text =
+                format!("--speed: the nodes want {wanted} cores together, and there are {cores}");
+            return Err(text);
+        }
         let named = self.pairs.iter().flat_map(|pair| pair.sites).chain(self.private_sites.clone());
         match named.into_iter().find(|site| *site >= self.sites) {
             Some(site) => Err(format!("there is no site {site}: there are {}", self.sites)),
@@ -298,6 +318,16 @@ mod tests {
     }
 
     #[test]
+    fn speeds_repeat_and_are_no_more_than_the_machine_has() {
+        let spec = parse("--speed 0.3,0.1").unwrap();
+        let speeds = [(0, 0), (0, 1), (1, 0), (1, 1)].map(|(site, node)| spec.speed_of(site, node));
+        assert_eq!(speeds, [0.3, 0.1, 0.3, 0.1].map(Some));
+        assert_eq!((spec.check(), parse("").unwrap().speed_of(1, 0)), (Ok(()), None));
+        let text = parse("--speed 1000").unwrap().check().unwrap_err();
+        assert!(text.contains("4000 cores"), "{text}");
+    }
+
+    #[test]
     fn no_two_interfaces_have_the_same_address() {
         let spec = parse("--sites 8 --nodes 32 --nics 4").unwrap();
         let mut seen = std::collections::HashSet::new();
@@ -320,6 +350,7 @@ mod tests {
             "--wan-loss 200%",
             "--pair 0-0=1ms",
             "--pair 0=1ms",
+            "--speed 0",
             "--frob 1",
             "--rtt",
         ] {
