@@ -1,6 +1,7 @@
 //! The engine and its rails, advanced together under one lock.
 
 mod coalescing;
+mod left_behind;
 mod liveness;
 mod neighbours;
 mod peers;
@@ -441,32 +442,6 @@ impl Worker {
             self.idle_pollers.as_ref().map_or((0, 0), |idle| idle.counts());
         let polls = self.tick - FIRST_TICK;
         Counters { polls, polls_by_idle_pollers, wakeups_by_idle_pollers, ..self.counters }
-    }
-
-    /// True if an operation would not complete without polling.
-    #[inline]
-    pub(crate) fn is_left_behind(&self) -> bool {
-        self.engine.has_pending() || self.is_urgent()
-    }
-
-    /// True if something is left that waits for no peer: coalesced messages, work, bytes without room, due threads.
-    #[inline]
-    pub(crate) fn is_urgent(&self) -> bool {
-        self.has_loose_ends || !self.waiters.is_empty()
-    }
-
-    /// True if a rail has lacked room, as far as known.
-    pub(crate) fn has_backlog(&self) -> bool {
-        self.has_backlog
-    }
-
-    pub(crate) fn look_at_ends(&mut self) {
-        self.has_loose_ends = self.has_backlog
-            || self.is_coalescing()
-            || self.has_work()
-            || !self.copies.is_empty()
-            || self.peers.is_reopening()
-            || self.is_reporting();
     }
 
     /// True if waiting threads are to say what they wait for.

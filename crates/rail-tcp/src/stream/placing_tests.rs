@@ -8,9 +8,9 @@ use testing::{Random, seeds};
 use super::tests::{pair, private_pair};
 use super::*;
 
-/// How the stream of a peer ends.
+/// End of a peer's stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+enum StreamEnd {
     Goodbye,
     /// After a whole frame, or in the middle of one.
     Cut,
@@ -19,7 +19,7 @@ enum End {
 }
 
 /// A receive: memory in pieces, in the order of their addresses or not.
-struct Receive {
+struct PlacedReceive {
     number: u64,
     /// Length of the frame, and of its bytes that have come.
     len: usize,
@@ -51,7 +51,7 @@ fn receive_stream(seed: u64) -> usize {
     let (mut one, mut other) = if random.one_in(2) { pair() } else { private_pair() };
     let (bytes, frames, end) = stream(&mut random);
     let (mut sent, mut seen, mut placed) = (0, 0, 0);
-    let mut receive: Option<Receive> = None;
+    let mut receive: Option<PlacedReceive> = None;
     let limit = Instant::now() + Duration::from_secs(30);
     let fault = loop {
         assert!(Instant::now() < limit, "seed {seed}: {seen} of {frames} frames");
@@ -93,7 +93,7 @@ fn receive_stream(seed: u64) -> usize {
             Arrival::Begun { bytes, len, taken } => {
                 *taken = !random.one_in(4);
                 if *taken {
-                    receive = Some(Receive::begin(&mut random, seen, (bytes, len)));
+                    receive = Some(PlacedReceive::begin(&mut random, seen, (bytes, len)));
                 }
             }
         });
@@ -106,16 +106,16 @@ fn receive_stream(seed: u64) -> usize {
     }
     assert!(seen == frames, "seed {seed}: {seen} of {frames} frames before {end:?}");
     match (end, fault) {
-        (End::Goodbye, Fault::Closed)
-        | (End::Cut, Fault::Lost(_))
-        | (End::Nonsense, Fault::Misbehaved(_)) => {}
+        (StreamEnd::Goodbye, Fault::Closed)
+        | (StreamEnd::Cut, Fault::Lost(_))
+        | (StreamEnd::Nonsense, Fault::Misbehaved(_)) => {}
         (end, fault) => panic!("seed {seed}: {fault:?} after {end:?}"),
     }
     placed
 }
 
 /// Makes a stream of frames and padding, with its number of whole frames.
-fn stream(random: &mut Random) -> (Vec<u8>, u64, End) {
+fn stream(random: &mut Random) -> (Vec<u8>, u64, StreamEnd) {
     let (mut bytes, mut frames) = (Vec::new(), 0);
     for _ in 0..1 + random.below(12) {
         if random.one_in(5) {
@@ -128,16 +128,16 @@ fn stream(random: &mut Random) -> (Vec<u8>, u64, End) {
         bytes.extend(content(frames, len));
         frames += 1;
     }
-    let end = random.pick(&[End::Goodbye, End::Cut, End::Nonsense]);
+    let end = random.pick(&[StreamEnd::Goodbye, StreamEnd::Cut, StreamEnd::Nonsense]);
     match end {
-        End::Goodbye => bytes.extend(GOODBYE),
-        End::Cut => {
+        StreamEnd::Goodbye => bytes.extend(GOODBYE),
+        StreamEnd::Cut => {
             let len = random.pick(&[0, 30_000, FRAME_MAX]);
             let part = random.below(HEADER_LEN + len);
             let frame = [&header_of(len)[..], &content(frames, len)].concat();
             bytes.extend(&frame[..part]);
         }
-        End::Nonsense => bytes.extend((random.next() | 1 << 32 | 1).to_le_bytes()),
+        StreamEnd::Nonsense => bytes.extend((random.next() | 1 << 32 | 1).to_le_bytes()),
     }
     (bytes, frames, end)
 }
@@ -149,7 +149,7 @@ fn content(number: u64, len: usize) -> Vec<u8> {
     words.take(len.div_ceil(8)).flatten().take(len).collect()
 }
 
-impl Receive {
+impl PlacedReceive {
     /// Begins to receive a frame of which the first bytes have come.
     fn begin(random: &mut Random, number: u64, (bytes, len): (&[u8], usize)) -> Self {
         let room = random.pick(&[len, len, len / 2, bytes.len() / 2, 0]);
