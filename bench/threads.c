@@ -1,8 +1,9 @@
 /* Threads that call at once. The given number of threads of each of two ranks exchange short messages, in one
    communicator by a tag each, or each in a communicator of its own. The same number of threads of rank 0 send short
    messages to themselves, each in a communicator of its own, while rank 1 sleeps. The same number of threads of rank
-   1 wait for a request each, for a message in a probe, or for one of two requests. One thread after the other gets
-   its message and answers. Prints a line of JSON for each case and operation.
+   1 wait for a request each, for a message in a probe, for one of two requests, or ask for a message again and again
+   without rest. One thread after the other gets its message and answers. Prints a line of JSON for each case and
+   operation.
    Usage: threads SECONDS_PER_OPERATION SIZE/THREADS...
 
    Times are half a round trip of each thread, or the time of a message to itself. For waiting threads they are half
@@ -13,9 +14,9 @@
 #include "program.h"
 
 enum { MOST_THREADS = 64, SLICES = 10 };
-enum { ONE, EACH, ITSELF, WAITING, PROBING, ANY, OPERATIONS };
+enum { ONE, EACH, ITSELF, WAITING, PROBING, ANY, SPINNING, OPERATIONS };
 static const char *const NAMES[] = {"one communicator", "a communicator each", "each to itself", "waiting, woken in turn",
-                                    "in probes, woken in turn", "for one of two, woken in turn"};
+                                    "in probes, woken in turn", "for one of two, woken in turn", "spinning in MPI_Iprobe"};
 
 struct worker {
     pthread_t thread;
@@ -72,6 +73,17 @@ static void *answer_probed(void *of) {
     struct worker *worker = of;
     do {
         MPI_Probe(0, worker->tag, worker->comm, MPI_STATUS_IGNORE);
+        MPI_Recv(worker->data, worker->bytes, MPI_CHAR, 0, worker->tag, worker->comm, MPI_STATUS_IGNORE);
+        MPI_Send(worker->data, worker->bytes, MPI_CHAR, 0, worker->tag, worker->comm);
+    } while (worker->data[0] != PROGRAM_ENDS);
+    return NULL;
+}
+
+static void *answer_spinning(void *of) {
+    struct worker *worker = of;
+    do {
+        for (int has_come = 0; !has_come;)
+            MPI_Iprobe(0, worker->tag, worker->comm, &has_come, MPI_STATUS_IGNORE);
         MPI_Recv(worker->data, worker->bytes, MPI_CHAR, 0, worker->tag, worker->comm, MPI_STATUS_IGNORE);
         MPI_Send(worker->data, worker->bytes, MPI_CHAR, 0, worker->tag, worker->comm);
     } while (worker->data[0] != PROGRAM_ENDS);
@@ -156,11 +168,12 @@ static double wake(void *what, char word) {
 
 static void take(int operation, int count, int rank, double seconds, struct samples *samples) {
     samples_clear(samples);
-    void *(*const waits)(void *) = operation == PROBING ? answer_probed : operation == ANY ? answer_any : answer;
+    static void *(*const all[OPERATIONS])(void *) = {
+        [WAITING] = answer, [PROBING] = answer_probed, [ANY] = answer_any, [SPINNING] = answer_spinning};
     if (operation >= WAITING) {
         MPI_Barrier(MPI_COMM_WORLD);
         if (rank == 0) samples_take(samples, seconds, wake, &count);
-        if (rank == 1) start_all(count, waits), join(count);
+        if (rank == 1) start_all(count, all[operation]), join(count);
         return;
     }
     samples->first_us = slice(operation, count, rank, seconds / SLICES);

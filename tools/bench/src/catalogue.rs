@@ -419,7 +419,7 @@ pub static REACTIVITY: Description = Description {
 pub static THREADS: Description = Description {
     name: "threads",
     about: "Messages of many threads at once (MPI_THREAD_MULTIPLE)",
-    details: "Threads of two ranks exchange messages in one communicator or in one each, threads of one rank send to themselves, and threads wait for requests or probes. Times are µs per message, and millions of messages per second.",
+    details: "Threads of two ranks exchange messages in one communicator or in one each, threads of one rank send to themselves, and threads wait for requests or probes, or ask for messages without rest. Times are µs per message, and millions of messages per second.",
     program: "threads",
     title: "Threads: messages of many threads at once",
     time: "half a round trip of each thread, or a message to itself",
@@ -432,7 +432,7 @@ pub static THREADS: Description = Description {
         most: 64,
         ..SIZES
     }),
-    operations: |_| 6,
+    operations: |_| 7,
     panels: &[Column::Operation, Column::Bytes("size")],
     axis: &[Column::Count("threads")],
     figure: Some(Quantity::Rate),
