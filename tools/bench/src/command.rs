@@ -16,7 +16,7 @@ use crate::plot;
 use crate::programs::Programs;
 use crate::record::Clock;
 use crate::report::{By, Document, Report};
-use crate::run::{Interruption, run as run_command, tell};
+use crate::run::{Interruption, about, run as run_command, tell};
 use crate::runner::{Places, Plan, measure};
 use crate::scenario::{Crossing, Place, Surroundings};
 use crate::sweep::{self, Sweep};
@@ -61,7 +61,7 @@ struct Common {
     /// Seconds per size or operation in each round [default: 0.2]
     #[arg(long, help_heading = WORK, value_parser = seconds)]
     seconds: Option<f64>,
-    /// Run for a few seconds only: few cases of 0.02 s each, in 2 rounds
+    /// Measure few cases, of 0.02 s each, in 2 rounds; the time that this takes is printed first
     #[arg(long, help_heading = WORK)]
     quick: bool,
     /// Share of packets lost between sites, such as 0.1%
@@ -482,10 +482,12 @@ fn measure_all(plans: &[Plan], common: &Common, peers: &Path) -> Result<(), Stri
     let crossings = common.crossings();
     let started = Instant::now();
     let asked = asked(plans, &crossings);
-    let all: Duration = asked.iter().flatten().map(Plan::estimate).sum();
-    if crossings.len() > 1 {
-        let (links, minutes) = (crossings.len(), minutes(all));
-        tell(&format!("canele bench: {links} links in turn, some {minutes} in all"));
+    let raising = RAISING * if common.lab.is_none() { labs(&asked) } else { 0 };
+    let all: Duration = asked.iter().flatten().map(|plan| plan.estimate(&places)).sum();
+    let all = about(raising + all);
+    match crossings.len() {
+        0 | 1 => tell(&format!("canele bench: some {all}")),
+        links => tell(&format!("canele bench: {links} links in turn, some {all} in all")),
     }
     for plans in &asked {
         let mut sweep: Option<Sweep> = None;
@@ -493,7 +495,7 @@ fn measure_all(plans: &[Plan], common: &Common, peers: &Path) -> Result<(), Stri
         for (index, plan) in plans.iter().enumerate() {
             if let (Some(crossing), 2..) = (plan.surroundings.crossing, plans.len()) {
                 let (number, links, title) = (index + 1, plans.len(), crossing.title());
-                let (passed, all) = (minutes(started.elapsed()), minutes(all));
+                let passed = about(started.elapsed());
                 tell(&format!(
                     "canele bench: link {number} of {links}: {title}; {passed} of some {all} passed"
                 ));
@@ -519,6 +521,7 @@ fn measure_all(plans: &[Plan], common: &Common, peers: &Path) -> Result<(), Stri
         }
         say(&text)?;
     }
+    tell(&format!("canele bench: took {}", about(started.elapsed())));
     match failures.first() {
         Some(reason) => Err(format!("Canele failed: {reason}")),
         None => Ok(()),
@@ -544,9 +547,13 @@ fn written(table: &str, paths: &[PathBuf]) -> String {
     format!("\n{table}\n{paths}")
 }
 
-/// A time for people.
-fn minutes(time: Duration) -> String {
-    format!("{:.1} min", time.as_secs_f64() / 60.0)
+/// Number of labs that these plans raise, one after the other.
+fn labs(plans: &[Vec<Plan>]) -> u32 {
+    let raises = |plan: &&Plan| plan.place != Place::Shm;
+    let mut specs: Vec<_> =
+        plans.iter().flatten().filter(raises).map(|plan| plan.needs().spec("")).collect();
+    specs.dedup();
+    specs.len() as u32
 }
 
 /// Prints to the standard output, which may be closed or full.
@@ -603,6 +610,8 @@ const QUICK_ROUNDS: u32 = 2;
 const WHOLE_SECONDS: f64 = 0.2;
 /// And in a quick trial.
 const QUICK_SECONDS: f64 = 0.02;
+/// Approximate time to create a lab and measure its links.
+const RAISING: Duration = Duration::from_secs(15);
 /// Longest computation or silence of a quick trial.
 const QUICK_MOST_S: u64 = 40;
 
@@ -743,7 +752,8 @@ mod tests {
         let crossings = options.common.crossings();
         let all = asked(&[planned], &crossings);
         assert_eq!((all.len(), all[0].len()), (1, 4));
-        let estimates: Vec<Duration> = all[0].iter().map(Plan::estimate).collect();
+        let places = Places { prefix: PathBuf::new(), peers: PathBuf::new() };
+        let estimates: Vec<Duration> = all[0].iter().map(|plan| plan.estimate(&places)).collect();
         assert!(estimates[1] > estimates[0], "{estimates:?}");
         let InstrumentOptions { workload, options } = asked_of("wan --quick");
         let planned = plan(workload, Place::Wan, false, &options.common).unwrap();

@@ -606,14 +606,16 @@ impl Workload {
         Duration::from_secs_f64(60.0 + budgets + transfers + samples + 10.0 * on_link)
     }
 
-    /// Estimates the duration of a run whose messages take as long as the link allows.
-    pub fn estimate(&self, seconds: f64, link: &IdealLink) -> Duration {
+    /// Estimates the duration of a run without its start, if messages take as long as the link allows; `link` is `None`
+    /// on one machine.
+    pub fn estimate(&self, seconds: f64, link: Option<&IdealLink>) -> Duration {
         let Description { sample_s, operations, .. } = self.description();
         let of = |case: Case| {
             let silent_s = operations(case) as f64 * sample_s(case) * (SAMPLES_LEAST + WARMING);
-            (silent_s + self.on_link_s(case, link)).max(operations(case) as f64 * seconds)
+            let on_link_s = link.map_or(0.0, |link| self.on_link_s(case, link));
+            (silent_s + on_link_s).max(operations(case) as f64 * seconds)
         };
-        Duration::from_secs_f64(STARTING_S + self.cases().into_iter().map(of).sum::<f64>())
+        Duration::from_secs_f64(self.cases().into_iter().map(of).sum())
     }
 
     /// Returns the time that the fewest samples of a case spend on a fully used link, in seconds.
@@ -649,8 +651,6 @@ impl Workload {
 const SAMPLES_LEAST: f64 = 3.0;
 /// Number of warm-up samples before them.
 const WARMING: f64 = 2.0;
-/// Approximate time to start and end a job, in seconds.
-const STARTING_S: f64 = 2.0;
 
 #[cfg(test)]
 mod tests {
@@ -666,7 +666,7 @@ mod tests {
         for workload in [wan, row] {
             let times = [near, far].map(|link| {
                 let (took, limit) =
-                    (workload.estimate(0.2, &link), workload.limit(0.2, Some(&link)));
+                    (workload.estimate(0.2, Some(&link)), workload.limit(0.2, Some(&link)));
                 assert!(limit > 2 * took, "{limit:?} for {took:?}");
                 took
             });

@@ -12,6 +12,7 @@
 mod catalogue;
 mod command;
 mod environment;
+mod estimate;
 mod instrument;
 mod launch;
 mod library;

@@ -47,6 +47,11 @@ pub enum ProgramError {
     },
 }
 
+/// True if a program has parts in Fortran, which take long to compile.
+pub fn has_fortran(name: &str) -> bool {
+    FORTRAN.iter().any(|program| program.name == name)
+}
+
 impl Programs {
     /// Writes the sources into a folder.
     ///

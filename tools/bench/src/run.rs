@@ -165,6 +165,15 @@ pub fn tell(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
+/// A time for people.
+pub fn about(time: Duration) -> String {
+    match time.as_secs_f64() {
+        seconds if seconds < 10.0 => format!("{seconds:.1} s"),
+        seconds if seconds < 100.0 => format!("{seconds:.0} s"),
+        seconds => format!("{:.1} min", seconds / 60.0),
+    }
+}
+
 /// Sends the lines of a stream, at most [`MOST_LINE`] bytes of each.
 fn forward(stream: impl Read + Send + 'static, is_output: bool, sender: Sender<(bool, String)>) {
     thread::spawn(move || {

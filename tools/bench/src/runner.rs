@@ -4,7 +4,7 @@
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::Instant;
 
 use lab::{Lab, Stream};
 
@@ -15,7 +15,7 @@ use crate::library::{Absence, Library, LibraryKind, Variant};
 use crate::programs::{ProgramError, Programs};
 use crate::record::{Description, Measurement, Missing, RecordLine};
 use crate::report::{CROSSING_BYTES, CROSSING_PACKETS, Entry, Report};
-use crate::run::{Guarded, Interruption, RunError, run, tell};
+use crate::run::{Guarded, Interruption, RunError, about, run, tell};
 use crate::scenario::{IdealLink, Place, Surroundings};
 use crate::testbed::{Needs, Prepared, TestbedError, Testbeds, Weather};
 
@@ -63,15 +63,8 @@ impl Plan {
         }
     }
 
-    /// Estimates the duration of the plan over the requested link.
-    pub fn estimate(&self) -> Duration {
-        let run = |link| self.workload.estimate(self.seconds, &link);
-        let runs = self.rounds * (self.entries().len() * self.workload.ranks.len()) as u32;
-        RAISING + runs * self.link().map_or(Duration::ZERO, run)
-    }
-
     /// Returns the entries to measure.
-    fn entries(&self) -> Vec<Entry> {
+    pub fn entries(&self) -> Vec<Entry> {
         let of = |kind: &LibraryKind| -> Vec<Entry> {
             match kind {
                 LibraryKind::Canele if !self.variants.is_empty() => {
@@ -161,6 +154,7 @@ pub fn measure(
             }
         }
     }
+    let begun = Instant::now();
     for round in 0..plan.rounds as usize {
         for turn in 0..entries.len() {
             let index = (turn + round) % entries.len();
@@ -169,6 +163,14 @@ pub fn measure(
                 let printed = format!("round {} of {}", round + 1, plan.rounds);
                 take_turn(entry, station, plan, &printed, interruption)?;
             }
+        }
+        let (done, left) = (round as u32 + 1, plan.rounds - round as u32 - 1);
+        if left > 0 {
+            let left = about(begun.elapsed() / done * left);
+            tell(&format!(
+                "canele bench: round {done} of {} is over; some {left} are left",
+                plan.rounds
+            ));
         }
     }
     environment.end();
@@ -642,8 +644,6 @@ fn text(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// Approximate time to create a lab and measure its links.
-const RAISING: Duration = Duration::from_secs(15);
 /// Reason for a missing time: the program found a wrong result.
 const WRONG: &str = "the result came out wrong";
 /// Largest relative error of a clock.
