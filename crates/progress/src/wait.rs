@@ -677,7 +677,7 @@ impl Progress {
         let now = Instant::now();
         worker.note_quiet(now);
         self.look_at_cores(&mut worker, now);
-        let probed = worker.awaited.probed().to_vec();
+        let probed = worker.awaited.probed();
         if worker.prepare_sleep() {
             let former = worker.poll_state.begin_poller_sleep();
             self.wake_thread(&mut worker, former);
@@ -704,11 +704,11 @@ impl Progress {
             // The progress thread sleeps on, and the rails are to signal for it.
             return worker;
         }
-        self.finish_sleep(&mut worker, &probed);
+        self.finish_sleep(&mut worker, probed);
         worker
     }
 
-    fn finish_sleep(&self, worker: &mut Worker, probed: &[PeerId]) {
+    fn finish_sleep(&self, worker: &mut Worker, probed: Option<PeerId>) {
         let before = worker.engine.event_count();
         worker.finish_sleep(probed);
         self.report(worker, before);

@@ -22,6 +22,8 @@ pub(crate) struct Waiters {
     due: VecDeque<Arc<Parker>>,
     /// Time since which a thread has been due without being woken by a check.
     since: Option<Instant>,
+    /// Number of peers that had failed when all were told of it.
+    failed_peers: u32,
 }
 
 #[derive(Debug)]
@@ -42,8 +44,6 @@ pub(crate) enum Awaited {
     EndIn(EndQueueId),
     /// An unexpected message, from one peer or from any.
     Message(Option<PeerId>, Selector),
-    /// An operation, or the failure of one of some peers: more peers than these have failed.
-    OpAmong(OpId, Arc<[PeerId]>, u32),
 }
 
 impl Waiters {
@@ -70,14 +70,16 @@ impl Waiters {
         self.due.retain(|due| !Arc::ptr_eq(due, parker));
     }
 
-    /// Returns the peers whose messages are probed for, or whose failure is awaited.
+    /// Returns the peers whose messages are probed for.
     pub fn probed(&self) -> impl Iterator<Item = PeerId> {
-        self.asleep.iter().flat_map(|waiter| waiter.awaited.probed().iter().copied())
+        self.asleep.iter().filter_map(|waiter| waiter.awaited.probed())
     }
 
-    /// Moves the threads whose awaited event has come to the due ones.
+    /// Moves the threads whose awaited event has come to the due ones. The failure of a peer is one for all.
     pub fn find_due(&mut self, engine: &mut Engine) {
-        let is_over = |waiter: &mut Waiter| waiter.awaited.has_come(engine);
+        let failed_peers = engine.failed_peers();
+        let has_failed = std::mem::replace(&mut self.failed_peers, failed_peers) != failed_peers;
+        let is_over = |waiter: &mut Waiter| has_failed || waiter.awaited.has_come(engine);
         self.due.extend(self.asleep.extract_if(.., is_over).map(|waiter| waiter.parker));
     }
 
@@ -132,12 +134,11 @@ impl Waiters {
 }
 
 impl Awaited {
-    /// Returns the peer whose message is probed for, or the peers whose failure is awaited.
-    pub fn probed(&self) -> &[PeerId] {
+    /// Returns the peer whose message is probed for.
+    pub fn probed(&self) -> Option<PeerId> {
         match self {
-            Self::Message(peer, _) => peer.as_slice(),
-            Self::OpAmong(_, peers, _) => peers,
-            Self::Events | Self::Op(_) | Self::AnyOf(_) | Self::EndIn(_) => &[],
+            Self::Message(peer, _) => *peer,
+            Self::Events | Self::Op(_) | Self::AnyOf(_) | Self::EndIn(_) => None,
         }
     }
 
@@ -146,9 +147,6 @@ impl Awaited {
         match self {
             Self::Events => true,
             Self::Op(op) => engine.is_complete(*op),
-            Self::OpAmong(op, _, failed) => {
-                engine.is_complete(*op) || engine.failed_peers() != *failed
-            }
             Self::AnyOf(ops) => ops.iter().any(|&op| engine.is_complete(op)),
             // The owner of a closed queue looks for itself.
             Self::EndIn(queue) => engine.ends_in(*queue) > 0 || !engine.is_open_end_queue(*queue),

@@ -90,6 +90,8 @@ pub struct Worker {
     passed: BTreeSet<PeerId>,
     /// Awaited peers that were never contacted.
     liveness: LivenessState,
+    /// Peers whose failure threads wait for.
+    looked_after: Vec<Arc<[PeerId]>>,
     /// Revoked contexts whose members were unknown.
     unannounced: BTreeSet<u64>,
     /// True if a rail had no room for all of a frame, or has pending work of its own.
@@ -207,6 +209,7 @@ impl Worker {
             passed: BTreeSet::default(),
             unannounced: BTreeSet::new(),
             liveness: LivenessState::new(rank, Duration::ZERO),
+            looked_after: Vec::new(),
             has_backlog: false,
             has_loose_ends: false,
             tick: FIRST_TICK,
@@ -364,9 +367,7 @@ impl Worker {
             self.judge_links();
         }
         if self.tick.is_multiple_of(CHECK_LIVENESS_EVERY) {
-            let awaited = std::mem::take(&mut self.awaited);
-            self.seek(awaited.probed());
-            self.awaited = awaited;
+            self.seek(self.awaited.probed());
             self.look_at_held_copies();
         }
         self.release_coalesced();
@@ -487,10 +488,15 @@ impl Worker {
         }
     }
 
-    /// Declares that the current question waits for this operation or for the failure of one of these peers; `failed`
-    /// is the number of peers that have failed already.
-    pub fn await_op_among(&mut self, op: OpId, peers: &Arc<[PeerId]>, failed: u32) {
-        self.awaited = Awaited::OpAmong(op, Arc::clone(peers), failed);
+    /// Has these peers checked for a sign of life, as those that receives name are, until [`Worker::forget_peers`]. Their
+    /// failure is an event like any other.
+    pub fn look_after(&mut self, peers: &Arc<[PeerId]>) {
+        self.looked_after.push(Arc::clone(peers));
+    }
+
+    /// Takes [`Worker::look_after`] back.
+    pub fn forget_peers(&mut self, peers: &Arc<[PeerId]>) {
+        self.looked_after.retain(|known| !Arc::ptr_eq(known, peers));
     }
 
     /// Declares that the current question waits for the first end in this queue; see [`Worker::await_op`].
@@ -582,8 +588,8 @@ impl Worker {
         asleep
     }
 
-    /// Ends the sleep. `probed` are the peers whose message or failure the waiting thread awaits.
-    pub(crate) fn finish_sleep(&mut self, probed: &[PeerId]) {
+    /// Ends the sleep. `probed` is the peer whose message the waiting thread probes for.
+    pub(crate) fn finish_sleep(&mut self, probed: Option<PeerId>) {
         // Time has passed, so that deadlines may be due.
         self.has_loose_ends |= self.engine.is_watching();
         self.seek(probed);

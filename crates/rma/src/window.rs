@@ -349,10 +349,12 @@ impl Window {
     /// may hold it.
     fn await_lock(&self, rank: u32, op: OpId) -> Outcome {
         let peers: Arc<[PeerId]> = self.targets.iter().map(|target| target.peer).collect();
+        self.inner.progress.look(|worker| worker.look_after(&peers));
         let mut told = 0;
         loop {
             let answer = self.inner.progress.wait(|worker| {
-                if let Some(completion) = worker.engine.take(op) {
+                if let Some(completion) = worker.take_or_await(op) {
+                    worker.forget_peers(&peers);
                     return Some(Ok(completion.outcome));
                 }
                 let failed = worker.engine.failed_peers();
@@ -361,7 +363,6 @@ impl Window {
                     let lost = ranks.filter(|(_, peer)| worker.engine.is_failed(**peer));
                     return Some(Err((failed, lost.map(|(rank, _)| rank).collect::<Vec<u32>>())));
                 }
-                worker.await_op_among(op, &peers, told);
                 None
             });
             match answer {

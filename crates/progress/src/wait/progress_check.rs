@@ -172,7 +172,7 @@ impl Progress {
         mut worker: CombiningGuard<'a, Worker>,
     ) -> Option<CombiningGuard<'a, Worker>> {
         if !worker.prepare_sleep() {
-            self.finish_sleep(&mut worker, &[]);
+            self.finish_sleep(&mut worker, None);
             return Some(worker);
         }
         worker.poll_state.begin_thread_sleep();
@@ -188,7 +188,7 @@ impl Progress {
         worker.counters.sleeps_by_progress_thread += 1;
         worker.counters.progress_thread_sleeping += slept;
         if worker.poll_state.end_thread_sleep() {
-            self.finish_sleep(&mut worker, &[]);
+            self.finish_sleep(&mut worker, None);
         }
         worker
     }

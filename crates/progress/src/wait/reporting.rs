@@ -34,7 +34,7 @@ impl Worker {
         let (mut awaited, is_any): (Vec<AwaitedThing>, bool) = match &self.awaited {
             // A queue of ends does not tell its operations; unmatched ones are in the report.
             Awaited::Events | Awaited::EndIn(_) => (Vec::new(), false),
-            Awaited::Op(id) | Awaited::OpAmong(id, _, _) => (op(id).into_iter().collect(), false),
+            Awaited::Op(id) => (op(id).into_iter().collect(), false),
             Awaited::AnyOf(ids) => (ids.iter().filter_map(op).collect(), true),
             Awaited::Message(peer, selector) => {
                 (vec![AwaitedThing::Message(*peer, *selector)], false)

@@ -8,16 +8,18 @@ use wire::PeerId;
 use super::Worker;
 
 impl Worker {
-    /// Checks the awaited peers if it is time; `probed` are those awaited by the calling thread.
+    /// Checks the awaited peers if it is time; `probed` is the peer awaited by the calling thread.
     #[cold]
-    pub(super) fn seek(&mut self, probed: &[PeerId]) {
+    pub(super) fn seek(&mut self, probed: Option<PeerId>) {
         let now = Instant::now().duration_since(self.began);
-        let waits = self.engine.has_pending() || !probed.is_empty() || !self.waiters.is_empty();
+        let waits = self.engine.has_pending() || probed.is_some() || !self.waiters.is_empty();
         if !waits || !self.liveness.is_due(now) {
             return;
         }
-        let Self { engine, directory, waiters, liveness, .. } = self;
-        let probed = probed.iter().copied().chain(waiters.probed()).map(|peer| (peer, false));
+        let Self { engine, directory, waiters, liveness, looked_after, .. } = self;
+        let looked_after = looked_after.iter().flat_map(|peers| peers.iter().copied());
+        let probed = probed.into_iter().chain(waiters.probed()).chain(looked_after);
+        let probed = probed.map(|peer| (peer, false));
         let named = engine.awaited().into_iter();
         let named = named.map(|(peer, context)| (peer, directory.expects_soon(context)));
         let unknown = named.chain(probed).filter(|(peer, _)| engine.is_untried(*peer));
