@@ -1,7 +1,7 @@
 /* Ten thousand short messages in batches, sent in two ways. First, each is sent into an empty send queue and received
    once it has arrived. Second, all are nonblocking and waited for; receives are posted before, and all messages have
    arrived when the receiver begins to wait. As many persistent reductions are made between them and never started. As
-   many packets go by the native interface, a batch in a message. Usage: instructions FIFO, by which a rank signals
+   many packets go by the native interface, a batch in a message. As many puts and fetches are made in memory of the node. Usage: instructions FIFO, by which a rank signals
    the other. */
 #include <fcntl.h>
 #include <mad.h>
@@ -85,6 +85,24 @@ static void plan_again(void) {
     for (int i = 0; i < MESSAGES; i++) MPI_Request_free(&requests[i]);
 }
 
+/* Rank 0 puts to memory that it maps, combines, and flushes both. */
+static int one_sided(int rank) {
+    long *base, one = 1, before = -1, failed;
+    MPI_Win window;
+    MPI_Win_allocate(2 * sizeof(long), sizeof(long), MPI_INFO_NULL, MPI_COMM_WORLD, &base, &window);
+    MPI_Win_lock_all(0, window);
+    for (int i = 0; rank == 0 && i < BATCHES * MESSAGES; i++) {
+        MPI_Put(&one, 1, MPI_LONG, 1, 0, 1, MPI_LONG, window);
+        MPI_Fetch_and_op(&one, &before, MPI_LONG, 1, 1, MPI_SUM, window);
+        MPI_Win_flush(1, window);
+    }
+    MPI_Win_unlock_all(window);
+    MPI_Barrier(MPI_COMM_WORLD);
+    failed = rank == 0 ? before != BATCHES * MESSAGES - 1 : base[0] != 1 || base[1] != BATCHES * MESSAGES;
+    MPI_Win_free(&window);
+    return (int)failed;
+}
+
 /* The C library's allocator takes its locks once there is a second thread. The library starts one only for long
    waits. This program starts one at the beginning, so the count does not depend on the host's speed. */
 static void *another(void *arg) {
@@ -103,6 +121,7 @@ int main(int argc, char **argv) {
     for (int batch = 0; batch < BATCHES; batch++) plan_again();
     for (int batch = 0; batch < BATCHES; batch++)
         if (contribute(rank, fifo)) MPI_Abort(MPI_COMM_WORLD, 1);
+    if (one_sided(rank)) MPI_Abort(MPI_COMM_WORLD, 1);
     if (mad_init() || mad_channel_open(0, &channel)) MPI_Abort(MPI_COMM_WORLD, 1);
     for (int batch = 0; batch < BATCHES; batch++)
         if (pack(rank, channel)) MPI_Abort(MPI_COMM_WORLD, 1);
