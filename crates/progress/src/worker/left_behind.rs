@@ -1,4 +1,4 @@
-//! What a call leaves for the progress thread.
+//! Work that a call leaves for the progress thread.
 
 use super::Worker;
 
