@@ -130,7 +130,7 @@ macro_rules! sends {
                 let names = (&BUF, "tag");
                 let send = send_later(buf, count, datatype, dest, tag, comm, Mode::$mode, names)?;
                 let vci = send.comm.vci();
-                give(Request::persistent(Template::Send(send)), vci, request)
+                give(Request::persistent(Template::Send(Box::new(send))), vci, request)
         }
     )*};
 }
@@ -190,7 +190,7 @@ pub(crate) fn recv_init(
     let names = (&BUF, "tag");
     let receive = receive_later(buf, count, datatype, source, tag, comm, names)?;
     let vci = receive.comm.vci();
-    give(Request::persistent(Template::Receive(receive)), vci, request)
+    give(Request::persistent(Template::Receive(Box::new(receive))), vci, request)
 }
 
 pub(crate) fn probe(from: c_int, tagged: c_int, on: RawHandle, status: StatusOut) -> Result<()> {

@@ -183,13 +183,14 @@ pub struct Operation {
     pub comm: Handle,
 }
 
-/// Operation that a persistent request starts.
+/// Operation that a persistent request starts. Long variants are boxed: requests stay in the size classes that the
+/// allocator serves soonest (120 bytes and less of glibc).
 #[derive(Clone, Debug)]
 pub enum Template {
     /// Sends.
-    Send(Send),
+    Send(Box<Send>),
     /// Receives.
-    Receive(Receive),
+    Receive(Box<Receive>),
     /// Takes part in a collective.
     Collective(Arc<Collective>),
 }
