@@ -1,11 +1,8 @@
-//! A described stream of bytes in the application's memory, in one of its spaces.
+//! A described stream of bytes in the application's memory.
 
-use std::fmt::Debug;
 use std::mem::MaybeUninit;
-use std::panic::RefUnwindSafe;
 use std::sync::Arc;
 
-use crate::buffer::{Buffer, BufferOwner, Keeper};
 #[cfg(target_arch = "x86_64")]
 use crate::copy::copy_past;
 use crate::copy::{copy_across, copy_few, copy_many, copy_over, move_few};
@@ -13,8 +10,7 @@ use crate::span::Span;
 use crate::strided::Strided;
 use crate::{Layout, scratch};
 
-/// A stream of bytes in memory: contiguous, or scattered in a datatype's layout. Reads and writes of memory on a device
-/// wait for its copy; [`Copying`] does not.
+/// A stream of bytes in memory: contiguous, or scattered in a datatype's layout.
 ///
 /// Cloning is cheap (a reference count at most) and copies no data.
 #[derive(Clone, Debug)]
@@ -33,15 +29,39 @@ enum RegionShape {
     Owned(Arc<Buffer>),
 }
 
-/// A part of a chain, and the start of its stream in the chain's. Memory of a device is the only link of a chain, so that
-/// the frequent shapes need not be told from one more.
+/// A part of a chain, and the start of its stream in the chain's.
 #[derive(Debug)]
 struct ChainLink {
     start: usize,
     region: Region,
-    device: Option<Arc<dyn Device>>,
 }
 
+/// Memory owned by the library itself (temporaries, buffered sends, shared memory).
+#[derive(Debug)]
+struct Buffer {
+    address: *mut u8,
+    len: usize,
+    owner: BufferOwner,
+}
+
+/// Owner of a buffer's memory.
+#[derive(Debug)]
+enum BufferOwner {
+    /// The allocator.
+    Allocator,
+    /// The memory that is reused.
+    Scratch,
+    /// An object that keeps it mapped.
+    Keeper(#[expect(dead_code, reason = "only its drop matters")] Arc<dyn Keeper>),
+}
+
+/// Object that keeps memory alive while it lives.
+pub trait Keeper: std::fmt::Debug + Send + Sync + std::panic::RefUnwindSafe {}
+
+// SAFETY: a buffer owns its memory and never reads it; regions control the access.
+unsafe impl Send for Buffer {}
+// SAFETY: a shared buffer only gives its address; regions control the access.
+unsafe impl Sync for Buffer {}
 // SAFETY: a region is an address and a length. Its maker guaranteed (in `Region::new` and its
 // siblings) that the library may read and write the memory from any of its threads until the
 // operation completes.
@@ -124,7 +144,7 @@ impl Region {
             len += region.len;
             match links.last_mut() {
                 Some(last) if last.region.goes_on_in(&region) => last.region.len += region.len,
-                _ => links.push(ChainLink { start, region, device: None }),
+                _ => links.push(ChainLink { start, region }),
             }
         }
         match <[ChainLink; 1]>::try_from(links) {
@@ -174,40 +194,6 @@ impl Region {
         Self { shape: RegionShape::Owned(Arc::new(buffer)), start: 0, len }
     }
 
-    /// Makes a region of the memory of a device, which `memory` describes by addresses of the device. That region need
-    /// be valid only for accesses by the device.
-    pub fn on_device(memory: Region, device: Arc<dyn Device>) -> Self {
-        let len = memory.len;
-        let link = ChainLink { start: 0, region: memory, device: Some(device) };
-        Self { shape: RegionShape::Chain(Arc::new([link])), start: 0, len }
-    }
-
-    /// Space in which the bytes live.
-    pub fn space(&self) -> Space<'_> {
-        self.on_its_device().map_or(Space::Host, |(device, _)| Space::Device(device))
-    }
-
-    /// True if the bytes live on a device, so that copies of them may end later.
-    #[inline(always)]
-    pub fn is_on_device(&self) -> bool {
-        matches!(self.shape, RegionShape::Chain(_)) && self.on_its_device().is_some()
-    }
-
-    /// Returns the device, and all of the memory that the region is a part of, as the device sees it.
-    #[cold]
-    #[inline(never)]
-    fn on_its_device(&self) -> Option<(&Arc<dyn Device>, &Region)> {
-        let RegionShape::Chain(links) = &self.shape else { return None };
-        let [ChainLink { region, device: Some(device), .. }] = &links[..] else { return None };
-        Some((device, region))
-    }
-
-    /// Returns the region as its device sees it; memory of the host as it is.
-    fn as_seen_there(&self) -> Self {
-        self.on_its_device()
-            .map_or_else(|| self.clone(), |(_, memory)| memory.slice(self.start, self.len))
-    }
-
     /// Length of the stream in bytes.
     #[inline]
     pub fn len(&self) -> usize {
@@ -236,14 +222,14 @@ impl Region {
     #[inline(never)]
     fn slice_of_chain(&self, links: &Arc<[ChainLink]>, offset: usize, len: usize) -> Self {
         let start = self.start + offset;
-        let ChainLink { start: before, region, device } = &links[link_of(links, start)];
-        match start - before + len <= region.len && device.is_none() {
+        let ChainLink { start: before, region } = &links[link_of(links, start)];
+        match start - before + len <= region.len {
             true => region.slice(start - before, len),
             false => Self { shape: RegionShape::Chain(Arc::clone(links)), start, len },
         }
     }
 
-    /// Returns the memory as one span, if it is contiguous memory of the host.
+    /// Returns the memory as one span, if it is contiguous.
     pub fn as_span(&self) -> Option<Span> {
         let address = match &self.shape {
             RegionShape::Flat(address) => address.wrapping_add(self.start),
@@ -310,12 +296,6 @@ impl Region {
     /// So many bytes at `memory` must be writable, or readable, and none of them the region's.
     unsafe fn copy<const CHANGE: bool>(&self, offset: usize, memory: *mut u8, len: usize) {
         self.check(offset, len);
-        if self.is_on_device() {
-            // SAFETY: the caller guarantees the memory, and the copy ends before the call does.
-            let (host, own) = (unsafe { Self::new(memory, len) }, self.slice(offset, len));
-            let (to, from) = if CHANGE { (&own, &host) } else { (&host, &own) };
-            return Copying::begin(to, from).wait();
-        }
         let mut next = memory;
         let mut each = |Span { address, len }: Span| {
             // SAFETY: the region's maker guaranteed the span, and the caller the memory; the
@@ -412,9 +392,6 @@ impl Region {
 
     #[inline(never)]
     fn copy_scattered_from(&self, source: &Region) {
-        if self.is_on_device() || source.is_on_device() {
-            return Copying::begin(self, source).wait();
-        }
         match (self.flat(), source.flat()) {
             // SAFETY: both regions' makers guaranteed their memory, which does not overlap.
             (Some(to), _) => return unsafe { source.copy::<false>(0, to, source.len()) },
@@ -481,9 +458,6 @@ impl Region {
 
     /// Calls `visitor` with each contiguous span of bytes `offset..offset + len`, in stream order,
     /// until it returns `false`.
-    ///
-    /// # Panics
-    /// If the region lies on a device, whose memory nobody else addresses: an error of the library, not of its user.
     pub fn visit(&self, offset: usize, len: usize, visitor: &mut dyn FnMut(Span) -> bool) -> bool {
         self.check(offset, len);
         if len == 0 {
@@ -515,9 +489,6 @@ impl Region {
     }
 
     fn as_single_span(&self) -> Option<Span> {
-        if self.is_on_device() {
-            return None;
-        }
         let mut first: Option<Span> = None;
         let single = self.visit(0, self.len, &mut |span| match &mut first {
             None => {
@@ -541,119 +512,34 @@ impl Region {
     }
 }
 
-/// Memory space of a region.
-#[derive(Clone, Copy, Debug)]
-pub enum Space<'a> {
-    /// Memory of this process, which the processor reads and writes itself.
-    Host,
-    /// Memory of a device, which only the device reads and writes.
-    Device(&'a Arc<dyn Device>),
-}
-
-/// A device with memory of its own, and the engine that copies between that memory and the host's.
-pub trait Device: Debug + Send + Sync + RefUnwindSafe {
-    /// Begins to copy `from` over `to`, of the same length. At least one of them lies on this device, and is described
-    /// by addresses of the device. The other lies there or in host memory. The device may access both until
-    /// [`Device::is_done`] has returned true.
-    fn begin(&self, to: Region, from: Region) -> DeviceCopy;
-
-    /// True if a copy has ended. Advances the device's copies, and is called until it has returned true.
-    fn is_done(&self, copy: DeviceCopy) -> bool;
-}
-
-/// Identifies a copy of a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct DeviceCopy(pub u64);
-
-/// A copy of one region over another. Between regions of the host it is complete from the beginning.
-#[derive(Debug)]
-#[must_use = "to drop it is to wait for it"]
-pub struct Copying(Option<UnderWay>);
-
-#[derive(Debug)]
-struct UnderWay {
-    device: Arc<dyn Device>,
-    copy: DeviceCopy,
-    /// The regions, which keep owned memory alive.
-    to: Region,
-    _from: Region,
-    /// Region of another device, over which `to` is copied afterwards.
-    onward: Option<Region>,
-}
-
-impl Copying {
-    /// Begins to copy the stream of `from` over that of `to`, from its beginning. They do not overlap unless both are
-    /// contiguous memory of the host.
-    ///
-    /// # Panics
-    /// If `to` is shorter: an error of the library, not of its user.
-    #[inline]
-    pub fn begin(to: &Region, from: &Region) -> Self {
-        if to.is_on_device() || from.is_on_device() {
-            return Self::begin_by_device(to.slice(0, from.len()), from.clone());
-        }
-        to.copy_from(from);
-        Self(None)
-    }
-
-    #[cold]
-    fn begin_by_device(to: Region, from: Region) -> Self {
-        if from.is_empty() {
-            return Self(None);
-        }
-        let (device, onward) = match (to.space(), from.space()) {
-            (Space::Device(device), Space::Device(other)) if !Arc::ptr_eq(device, other) => {
-                (Arc::clone(other), Some(to.clone()))
-            }
-            (Space::Device(device), Space::Device(_) | Space::Host)
-            | (Space::Host, Space::Device(device)) => (Arc::clone(device), None),
-            (Space::Host, Space::Host) => {
-                to.copy_from(&from);
-                return Self(None);
-            }
-        };
-        let to = if onward.is_some() { Region::owned(from.len()) } else { to };
-        let copy = device.begin(to.as_seen_there(), from.as_seen_there());
-        Self(Some(UnderWay { device, copy, to, _from: from, onward }))
-    }
-
-    /// True if the copy has ended: both regions may be reused. Advances the device.
-    pub fn is_done(&mut self) -> bool {
-        while let Some(UnderWay { device, copy, to, onward, .. }) = &mut self.0 {
-            if !device.is_done(*copy) {
-                return false;
-            }
-            self.0 = match onward.take() {
-                Some(onward) => Self::begin(&onward, to).0.take(),
-                None => None,
-            };
-        }
-        true
-    }
-
-    /// Waits for the end, for callers that cannot do anything else meanwhile.
-    pub fn wait(self) {
-        drop(self);
-    }
-}
-
-/// Waits for the end, after which the device accesses neither region.
-impl Drop for Copying {
-    fn drop(&mut self) {
-        while !self.is_done() {
-            std::hint::spin_loop();
-        }
-    }
-}
-
 #[cold]
 fn outside(offset: usize, len: usize, all: usize) -> ! {
     panic!("bytes {offset}..+{len} lie outside a region of {all} bytes")
 }
 
-#[cold]
-fn not_addressable(device: &Arc<dyn Device>) -> ! {
-    panic!("memory of {device:?} is copied by the device, not by address")
+impl Buffer {
+    fn new(data: Box<[u8]>, owner: BufferOwner) -> Arc<Self> {
+        let len = data.len();
+        let address = Box::into_raw(data).cast::<u8>();
+        Arc::new(Self { address, len, owner })
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        let is_scratch = match self.owner {
+            BufferOwner::Allocator => false,
+            BufferOwner::Scratch => true,
+            BufferOwner::Keeper(_) => return,
+        };
+        let slice = std::ptr::slice_from_raw_parts_mut(self.address, self.len);
+        // SAFETY: address and length come from `Box::into_raw` in `Buffer::new`, and this is the
+        // last reference.
+        let data = unsafe { Box::from_raw(slice) };
+        if is_scratch {
+            scratch::give(data);
+        }
+    }
 }
 
 /// Minimum length in bytes of memory to reuse: the allocator has shorter memory at hand.
@@ -677,9 +563,6 @@ fn visit_chain(
     len: usize,
     visitor: &mut dyn FnMut(Span) -> bool,
 ) -> bool {
-    if let [ChainLink { device: Some(device), .. }] = links {
-        not_addressable(device);
-    }
     let first = link_of(links, offset);
     let mut at = offset;
     let mut left = len;
