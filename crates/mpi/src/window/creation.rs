@@ -16,6 +16,7 @@ use crate::attribute::Attributes;
 use crate::collective::Routine;
 use crate::comm::Comm;
 use crate::errhandler::Errhandler;
+use crate::group::Group;
 use crate::info::Info;
 use crate::vci::Vci;
 use crate::{Error, ErrorClass, Result, exchange};
@@ -59,7 +60,10 @@ impl Window {
         let alignment = hints.alignment();
         let made = |comm: &Comm| {
             let wants_shared = comm.wants_shm_coll() && alignment == ALIGNMENT_MIN;
-            let shared = share(comm, Neighbours::find(comm, len as u64)?, false, wants_shared)?;
+            let node = Neighbours::find(comm, len as u64)?;
+            // Without one of its node a process has memory of its own, and meets the others again.
+            let shared = share(&node, false, wants_shared).unwrap_or(None);
+            node.free(comm)?;
             Ok(shared.or_else(|| own_memory(len, alignment).map(WindowMemory::Own)))
         };
         Self::make(comm, Flavor::Allocate, unit, hints, made)
@@ -75,6 +79,7 @@ impl Window {
         let made = |comm: &Comm| {
             let node = Neighbours::find(comm, len as u64)?;
             if node.ranks.len() != comm.size() as usize {
+                node.free(comm)?;
                 return Err(Error::new(
                     ErrorClass::RmaShared,
                     "comm has processes of several nodes",
@@ -83,7 +88,7 @@ impl Window {
             let refused = "a process of comm could not map the memory of its node";
             let shared = match comm.size() {
                 1 => own_memory(len, ALIGNMENT_MIN).map(WindowMemory::Own),
-                _ => share(comm, node, is_contiguous, true)?,
+                _ => share(&node, is_contiguous, true)?,
             };
             shared.map(Some).ok_or_else(|| Error::new(ErrorClass::RmaShared, refused))
         };
@@ -190,58 +195,91 @@ struct Neighbours {
     ranks: Vec<u32>,
     /// Lengths of their parts of the window in bytes.
     lengths: Vec<u64>,
+    /// A communicator of these alone: other nodes, which may be far, take no part in what they exchange.
+    comm: Comm,
 }
 
 impl Neighbours {
     /// Finds them (collective), for a window to which this process contributes `len` bytes.
     fn find(comm: &Comm, len: u64) -> Result<Self> {
         let node = comm.node_number();
-        let mine = u128::from(node) << 64 | u128::from(len);
-        let all = exchange::allgather(comm, Routine::WinCreate, mine.to_le_bytes())?;
-        let all = (0..).zip(all.into_iter().map(u128::from_le_bytes));
-        let near = all.filter(|(_, other)| other >> 64 == u128::from(node));
-        let (ranks, lengths) = near.map(|(rank, other)| (rank, other as u64)).unzip();
-        Ok(Self { ranks, lengths })
+        let mine = [node, len, comm.process().draw_context()];
+        let all = exchange::allgather(comm, Routine::WinCreate, bytes_of(mine))?;
+        let all = (0..).zip(all.iter().map(words_of));
+        let near: Vec<_> = all.filter(|(_, [other, ..])| *other == node).collect();
+        let ranks: Vec<u32> = near.iter().map(|(rank, _)| *rank).collect();
+        let lengths = near.iter().map(|(_, [_, len, _])| *len).collect();
+        let comm = match near.first() {
+            Some((_, [.., context])) if ranks.len() < comm.size() as usize => {
+                let peers = ranks.iter().map(|&rank| comm.group().peer(rank)).collect();
+                // This process is one of them.
+                comm.part(*context, &Group::of(peers))?.unwrap_or_else(|| comm.clone())
+            }
+            _ => comm.clone(),
+        };
+        Ok(Self { ranks, lengths, comm })
+    }
+
+    /// Frees the communicator, unless it is `comm`, of which it was made.
+    fn free(&self, comm: &Comm) -> Result<()> {
+        if self.comm.handle() == comm.handle() { Ok(()) } else { self.comm.free() }
     }
 }
 
-/// Makes memory that the processes of a node share (collective). None if a process of this node does not want to share or
+fn bytes_of(words: [u64; 3]) -> [u8; 24] {
+    let mut bytes = [0; 24];
+    for (to, word) in bytes.as_chunks_mut().0.iter_mut().zip(words) {
+        *to = word.to_le_bytes();
+    }
+    bytes
+}
+
+fn words_of(bytes: &[u8; 24]) -> [u64; 3] {
+    let mut words = [0; 3];
+    for (word, from) in words.iter_mut().zip(bytes.as_chunks().0) {
+        *word = u64::from_le_bytes(*from);
+    }
+    words
+}
+
+/// Makes memory that the processes of a node share (collective over them). None if one of them does not want to share or
 /// cannot, or is alone.
 fn share(
-    comm: &Comm,
-    node: Neighbours,
+    node: &Neighbours,
     is_contiguous: bool,
     wants_shared: bool,
 ) -> Result<Option<WindowMemory>> {
-    let Neighbours { ranks, lengths } = node;
-    let wants_shared = wants_shared && ranks.len() > 1;
-    let is_first = ranks.first() == Some(&comm.rank());
+    let Neighbours { ranks, lengths, comm } = node;
+    if ranks.len() < 2 {
+        return Ok(None);
+    }
+    let is_first = comm.rank() == 0;
     let own = match is_first && wants_shared {
-        true => NodeMemory::create(&lengths, is_contiguous).ok(),
+        true => NodeMemory::create(lengths, is_contiguous).ok(),
         false => None,
     };
-    let message = own.as_ref().map_or([0; INVITATION_LEN], |(_, invitation)| {
+    let mine = own.as_ref().map_or([0; INVITATION_LEN], |(_, invitation)| {
         let mut bytes = [if is_contiguous { CONTIGUOUS } else { SPACED }; INVITATION_LEN];
         bytes[1..].copy_from_slice(invitation);
         bytes
     });
-    let invitations = exchange::allgather(comm, Routine::WinCreate, message)?;
-    let [form, invitation @ ..] =
-        ranks.first().map_or(message, |&first| invitations[first as usize]);
+    let [form, invitation @ ..] = exchange::broadcast(comm, Routine::WinCreate, mine)?;
     let joined = match own {
         Some((memory, _)) => Some(memory),
         None if is_first || !wants_shared || form == 0 => None,
-        None => NodeMemory::join(invitation, &lengths, form == CONTIGUOUS).ok(),
+        None => NodeMemory::join(invitation, lengths, form == CONTIGUOUS).ok(),
     };
     let votes = exchange::allgather(comm, Routine::WinCreate, [u8::from(joined.is_some())])?;
-    let have_all = ranks.iter().all(|&rank| votes[rank as usize] == [1]);
-    Ok(joined.filter(|_| have_all).map(|memory| WindowMemory::Node(memory, ranks)))
+    let have_all = votes.iter().all(|vote| *vote == [1]);
+    Ok(joined.filter(|_| have_all).map(|memory| WindowMemory::Node(memory, ranks.clone())))
 }
 
 /// Makes memory that the processes of this node share, `len` bytes for each (collective). None if they cannot.
 pub(crate) fn node_memory(comm: &Comm, len: u64) -> Result<Option<NodeMemory>> {
     let node = Neighbours::find(comm, len)?;
-    Ok(match share(comm, node, false, comm.wants_shm_coll())? {
+    let shared = share(&node, false, comm.wants_shm_coll());
+    node.free(comm)?;
+    Ok(match shared? {
         Some(WindowMemory::Node(memory, _)) => Some(memory),
         Some(WindowMemory::Own(_) | WindowMemory::Dynamic) | None => None,
     })
