@@ -13,7 +13,7 @@ trap '"${as[@]}" "$canele" lab down; rm -rf "$work"' EXIT
 
 # A copy that another user can read too.
 cp -r "$prefix" "$work/prefix"
-for program in collectives exchange relay; do "$work/prefix/bin/mpicc" -Wall -Werror -O1 programs/$program.c -o "$work/$program" || exit 1; done
+for program in collectives exchange relay windows; do "$work/prefix/bin/mpicc" -Wall -Werror -O1 programs/$program.c -o "$work/$program" || exit 1; done
 cp programs/datagrams.py "$work/"
 chmod -R a+rX "$work"
 canele=$work/prefix/bin/canele mpiexec=$work/prefix/bin/mpiexec
@@ -129,6 +129,7 @@ whole_life() {
     lab run site9-node0 true 2>"$work/err"
     check "an unknown node is an error that names the known" 1 "$(grep -c 'no node .site9-node0.: there are site0-node0' "$work/err")"
     check "8 ranks on both sites" "collectives on 8 ranks: 0 failures" "$(grid -n 8 -hosts $everywhere "$work/collectives")"
+    check "windows of nodes with two ranks and with one" "windows of 5 ranks: 0 failures" "$(grid -n 5 -hosts site0-node0:2,site0-node1:1,site1-node0:2 "$work/windows")"
     check "status" 1 "$(lab status | grep -c 'is up')"
     badness
     namespaces >"$work/before"
