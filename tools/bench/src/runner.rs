@@ -11,7 +11,7 @@ use lab::{Lab, Stream};
 use crate::environment::Environment;
 use crate::instrument::Workload;
 use crate::launch::{Launch, Testbed};
-use crate::library::{Absence, Library, LibraryKind, Variant};
+use crate::library::{Library, LibraryKind, Variant};
 use crate::programs::{ProgramError, Programs};
 use crate::record::{Description, Measurement, Missing, RecordLine};
 use crate::report::{CROSSING_BYTES, CROSSING_PACKETS, Entry, Report};
@@ -103,9 +103,6 @@ pub struct Places {
 /// Errors that prevent a report.
 #[derive(Debug, thiserror::Error)]
 pub enum RunnerError {
-    /// Canele is not installed.
-    #[error(transparent)]
-    Absent(#[from] Absence),
     /// No testbed.
     #[error(transparent)]
     Testbed(#[from] TestbedError),
@@ -123,7 +120,7 @@ pub enum RunnerError {
 /// Measures as planned. The report names the reason for each library that cannot be measured here.
 ///
 /// # Errors
-/// Fails if Canele or the testbed is missing, or on interruption.
+/// Fails if the testbed is missing, or on interruption.
 pub fn measure(
     plan: &Plan,
     places: &Places,
@@ -131,7 +128,6 @@ pub fn measure(
     testbeds: &mut Testbeds,
     interruption: &Interruption,
 ) -> Result<Report, RunnerError> {
-    Library::find(LibraryKind::Canele, &places.prefix, &places.peers)?;
     let prepared = testbeds.prepare(plan.place, plan.needs(), programs, interruption)?;
     let Surroundings { loss, beside, .. } = plan.surroundings;
     let weather = prepared.lab.as_ref().filter(|_| loss > 0.0);

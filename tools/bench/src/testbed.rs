@@ -133,6 +133,14 @@ impl Testbeds {
         Self { canele: canele.to_path_buf(), borrowed, raised: None, check: Vec::new() }
     }
 
+    /// Checks that the lab to be used exists, if it was named.
+    ///
+    /// # Errors
+    /// Names the lab that does not.
+    pub fn check(&self) -> Result<(), TestbedError> {
+        self.borrowed.as_ref().map_or(Ok(()), |name| Ok(Lab::find(name).map(drop)?))
+    }
+
     /// Returns the testbed for a place.
     ///
     /// # Errors
