@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches, Subcommand};
 
 use crate::instrument::{Description, Instrument, Workload};
-use crate::library::{Library, LibraryKind, Variant};
+use crate::library::{LibraryKind, Variant};
 use crate::paths;
 use crate::plot;
 use crate::programs::Programs;
 use crate::record::Clock;
 use crate::report::{By, Document, Report};
 use crate::run::{Interruption, about, run as run_command, tell};
-use crate::runner::{Places, Plan, measure};
+use crate::runner::{Places, Plan, check, measure};
 use crate::scenario::{Crossing, Place, Surroundings};
 use crate::sweep::{self, Sweep};
 use crate::table;
@@ -479,12 +479,7 @@ fn measure_all(plans: &[Plan], common: &Common, peers: &Path) -> Result<(), Stri
     let interruption = Interruption::watch().map_err(|error| error.to_string())?;
     let mut testbeds = Testbeds::new(&own, common.lab.clone());
     let mut failures = Vec::new();
-    // What is missing is told of before anything else.
-    let ours = Library::find(LibraryKind::Canele, &places.prefix, &places.peers);
-    ours.map_err(|error| error.to_string())?;
-    if plans.iter().any(|plan| plan.place != Place::Shm) {
-        testbeds.check().map_err(|error| error.to_string())?;
-    }
+    check(plans, &places, &testbeds).map_err(|error| error.to_string())?;
     let crossings = common.crossings();
     let started = Instant::now();
     let asked = asked(plans, &crossings);

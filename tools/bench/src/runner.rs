@@ -11,7 +11,7 @@ use lab::{Lab, Stream};
 use crate::environment::Environment;
 use crate::instrument::Workload;
 use crate::launch::{Launch, Testbed};
-use crate::library::{Library, LibraryKind, Variant};
+use crate::library::{Absence, Library, LibraryKind, Variant};
 use crate::programs::{ProgramError, Programs};
 use crate::record::{Description, Measurement, Missing, RecordLine};
 use crate::report::{CROSSING_BYTES, CROSSING_PACKETS, Entry, Report};
@@ -103,6 +103,9 @@ pub struct Places {
 /// Errors that prevent a report.
 #[derive(Debug, thiserror::Error)]
 pub enum RunnerError {
+    /// Canele is not installed.
+    #[error(transparent)]
+    Absent(#[from] Absence),
     /// No testbed.
     #[error(transparent)]
     Testbed(#[from] TestbedError),
@@ -115,6 +118,16 @@ pub enum RunnerError {
     /// Interruption by Ctrl-C.
     #[error("interrupted")]
     Interrupted,
+}
+
+/// Checks what all measurements need, before anything is printed.
+///
+/// # Errors
+/// Fails if Canele, or the lab that was named, is missing.
+pub fn check(plans: &[Plan], places: &Places, testbeds: &Testbeds) -> Result<(), RunnerError> {
+    Library::find(LibraryKind::Canele, &places.prefix, &places.peers)?;
+    let needs_lab = plans.iter().any(|plan| plan.place != Place::Shm);
+    if needs_lab { Ok(testbeds.check()?) } else { Ok(()) }
 }
 
 /// Measures as planned. The report names the reason for each library that cannot be measured here.
