@@ -107,6 +107,7 @@ mod tests {
             "wan_loss" => &["1%"],
             "pairs" => &["0-1=40ms"],
             "private_sites" => &["0", "1"],
+            "speeds" => &["0.1"],
             "seed" => &["7"],
             _ => panic!("--{option} of `canele lab up` has no values here"),
         }
