@@ -69,6 +69,13 @@ whole_grid() { # owner of the caches
         check "no $forbidden passes between the sites" "collectives on 8 ranks: 0 failures" "$(run -grid "$work/grid.toml" -n 8 "$work/collectives" 2>"$work/err")"
         "${as[@]}" "$canele" lab set --$forbidden-forbidden=false >/dev/null
     done
+    # On a busy machine a job may end before a rank has given up TCP: no rank says so then.
+    for _ in 1 2; do
+        grep -q tried "$work/err" && break
+        "${as[@]}" "$canele" lab set --tcp-forbidden >/dev/null
+        run -grid "$work/grid.toml" -n 8 "$work/collectives" >/dev/null 2>"$work/err"
+        "${as[@]}" "$canele" lab set --tcp-forbidden=false >/dev/null
+    done
     check "and the other protocol is found: $(grep -m 1 tried "$work/err")" yes "$(grep -qE '^canele: rank [0-7]: rank [0-7]: tcp: no answer within 1.5 s from .*; quic is tried' "$work/err" && echo yes)"
 
     # On lossy wide-area paths QUIC goes first. If UDP is blocked, TCP follows after the same time.
