@@ -83,16 +83,6 @@ fn with_lock<T>(
 
 impl Request {
     fn generalized(&self) -> Option<&GeneralizedRequest> {
-        match self {
-            Self::Generalized(request) => Some(request),
-            Self::Done(_)
-            | Self::Operation(_)
-            | Self::Exchange(_)
-            | Self::Flush(_)
-            | Self::Collective(_)
-            | Self::Access(_)
-            | Self::Transfer(_)
-            | Self::Persistent(_) => None,
-        }
+        if let Self::Generalized(request) = self { Some(request) } else { None }
     }
 }
