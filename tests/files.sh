@@ -10,13 +10,13 @@ fi
 prefix=$1
 work=$(mktemp -d)
 trap 'umount "$work"/full "$work"/readonly 2>/dev/null; rm -rf "$work"' EXIT
-for program in files_random files_faults files_lost; do
+for program in files_random files_faults files_lost files_unseen; do
     "$prefix/bin/mpicc" -Wall -Werror -O1 programs/$program.c -o "$work/$program" -pthread || exit 1
 done
 
 # On tmpfs and on the disk; over shared memory, with messages alone, and with sites in name only.
 memory=$(mktemp -d -p /dev/shm 2>/dev/null) || memory=$work
-trap 'umount "$work"/full "$work"/readonly 2>/dev/null; rm -rf "$work" "$memory"' EXIT
+trap 'umount "$work"/full "$work"/readonly "$work"/over/seen 2>/dev/null; rm -rf "$work" "$memory"' EXIT
 first=${SEED:-$((RANDOM * 32768 + RANDOM))} count=${SEEDS:-12}
 [ -z "${SEED:-}" ] || count=${SEEDS:-1}
 seeds=$(seq "$first" $((first + count - 1)))
@@ -51,6 +51,54 @@ if [ "${2:-}" = apart ]; then
     refused readonly "$work/readonly"
 else
     skip "full disks and read-only file systems" "this machine does not permit namespaces"
+fi
+
+# Some ranks do not see the file system that is mounted on $work/over/seen: they have an empty one there, or over the folder
+# above it. All see it as $work/real.
+cat >"$work/sighted" <<'SH'
+#!/bin/sh
+# Usage: sighted PLACE BLIND PROGRAM...: the ranks BLIND have an empty file system at PLACE, with another file of the same name.
+place=$1 blind=$2
+shift 2
+export CANELE_SITE=s$((PMI_RANK / 2))
+case " $blind " in
+*" $PMI_RANK "*) unshare -m sh -c 'mount -t tmpfs tmpfs "$0" && echo stale >"$0/random" && exec "$@"' "$place" "$@" ;;
+*) "$@" ;;
+esac
+code=$?
+[ "$PMI_RANK" != "${LOST:-}" ] || sleep 60
+exit $code
+SH
+chmod +x "$work/sighted"
+sighted() { # place, blind ranks, program...
+    FILES_REAL=$work/real timeout 120 "$prefix/bin/mpiexec" -genv CANELE_RAILS "$rails" -n 4 "$work/sighted" "$@" 2>"$work/err"
+}
+if [ "${2:-}" = apart ]; then
+    mkdir -p "$work/real" "$work/over/seen"
+    mount --bind "$work/real" "$work/over/seen"
+    for one in "shm seen 2 3" "tcp seen 2 3" "shm over 0 1" "tcp over 0 1" "tcp over 0 2 3" "shm seen 1"; do
+        read -r rails place blind <<<"$one"
+        [ "$place" = over ] && place=$work/over || place=$work/over/seen
+        # shellcheck disable=SC2086
+        output=$(sighted "$place" "$blind" "$work/files_random" "$work/over/seen" $seeds)
+        check "random programs where ranks $blind do not see the file, over $rails" "random programs on a file, 4 ranks, seeds $first to $((first + count - 1)): ok" "$output"
+        head -5 "$work/err"
+        [ "$rails" = tcp ] || continue
+        output=$(sighted "$place" "$blind" "$work/files_unseen" "$work/over/seen")
+        check "long accesses where ranks $blind do not see it" "a file that some do not see: 0 failures" "$output"
+        head -5 "$work/err"
+    done
+    mkdir "$work/real/full"
+    mount -t tmpfs -o size=1m tmpfs "$work/over/seen/full"
+    rails=tcp
+    for case in full limit; do
+        output=$(sighted "$work/over/seen" "2 3" "$work/files_faults" $case "$work/over/seen/full")
+        check "$case, where ranks 2 and 3 do not see the file" "$case: 0 failures" "$output"
+        head -5 "$work/err"
+    done
+    umount "$work/over/seen/full"
+else
+    skip "files that some ranks do not see" "this machine does not permit namespaces"
 fi
 
 # A rank is killed, an aggregator or another one, unseen by its launcher.

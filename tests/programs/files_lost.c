@@ -1,6 +1,7 @@
 /* A rank is killed in the middle of collective writes. What was reported as written and synchronized is in the file, and
    the others get an error instead of waiting for ever. Usage: files_lost DIRECTORY RANK MICROSECONDS. The rank is killed so
-   long after a few writes, from a thread of its own: wherever it is then. Every other rank compares the file. */
+   long after a few writes, from a thread of its own: wherever it is then. Every other rank compares the file. FILES_REAL
+   names the directory as all ranks see it, where some do not see DIRECTORY. */
 #include <fcntl.h>
 #include <mpi.h>
 #include <pthread.h>
@@ -14,7 +15,7 @@
 enum { BLOCK = 1000, BLOCKS = 40, BYTES = BLOCK * BLOCKS, BEFORE = 3, WRITES = 2000 };
 
 static int size, delay_us;
-static char path[4096];
+static char path[4096], real[4096]; /* for MPI; for the system */
 
 static char byte_at(int number, int of, int at) { return (char)(number * 31 + of * 7 + at % 101 + 1); }
 
@@ -44,7 +45,7 @@ static int reported(void) {
     char name[4200];
     int most = 0, bytes = 0;
     for (int of = 0; of < size; of++) {
-        snprintf(name, sizeof name, "%s.%d", path, of);
+        snprintf(name, sizeof name, "%s.%d", real, of);
         int log = open(name, O_RDONLY);
         if (log >= 0) bytes = (int)lseek(log, 0, SEEK_END), close(log);
         if (bytes > most) most = bytes;
@@ -54,7 +55,7 @@ static int reported(void) {
 
 static int is_whole(int writes) {
     static char found[BLOCK];
-    int file = open(path, O_RDONLY), whole = file >= 0;
+    int file = open(real, O_RDONLY), whole = file >= 0;
     for (int number = 0; number < writes; number++)
         for (int block = 0; block < BLOCKS * size; block++) {
             whole &= pread(file, found, BLOCK, ((off_t)number * BLOCKS * size + block) * BLOCK) == BLOCK;
@@ -67,10 +68,10 @@ static int is_whole(int writes) {
 /* Waits until all others have come so far, at most for some seconds: the launcher ends them once the first has ended. */
 static void meet(int lost) {
     char name[4200];
-    snprintf(name, sizeof name, "%s.%d.end", path, rank);
+    snprintf(name, sizeof name, "%s.%d.end", real, rank);
     close(open(name, O_WRONLY | O_CREAT, 0666));
     for (int of = 0, times = 0; of < size && times < 2000; times++) {
-        snprintf(name, sizeof name, "%s.%d.end", path, of);
+        snprintf(name, sizeof name, "%s.%d.end", real, of);
         if (of == lost || access(name, F_OK) == 0) of++;
         else usleep(10000);
     }
@@ -88,7 +89,9 @@ int main(int argc, char **argv) {
     int lost = atoi(argv[2]);
     delay_us = atoi(argv[3]);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
-    snprintf(path, sizeof path, "%s/lost", argv[1]), snprintf(name, sizeof name, "%s.%d", path, rank);
+    const char *seen = getenv("FILES_REAL");
+    snprintf(path, sizeof path, "%s/lost", argv[1]), snprintf(real, sizeof real, "%s/lost", seen ? seen : argv[1]);
+    snprintf(name, sizeof name, "%s.%d", real, rank);
     int log = open(name, O_WRONLY | O_CREAT | O_TRUNC, 0666);
     open_view(&file);
     for (; error == MPI_SUCCESS && number < WRITES; number++) {

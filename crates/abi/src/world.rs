@@ -77,7 +77,7 @@ pub(crate) fn initialize(level: ThreadLevel) -> Result<&'static WorldModel> {
 /// `MPI_ERR_OTHER` before initialisation, and those of [`shared::leave`].
 pub(crate) fn finalize() -> Result<()> {
     let world = current()?;
-    world.pool().end();
+    world.end_file_threads();
     shared::leave().map_err(other)?;
     STATE.store(FINALIZED, Ordering::Release);
     world.drop_objects();

@@ -209,15 +209,20 @@ pub struct Replies(pub(crate) Vec<(ReplyTo, Reply)>);
 /// Answer to a call.
 #[derive(Debug)]
 pub(crate) enum Reply {
-    Bytes(Box<[u8]>),
+    Data(Region),
     Refused,
 }
 
 impl Replies {
     /// Answers a call. The bytes are as many as the caller has room for; none if it asked only to be told.
     pub fn send(&mut self, to: ReplyTo, bytes: &[u8]) {
+        self.send_region(to, Region::from_box(bytes.into()));
+    }
+
+    /// [`Replies::send`] of described memory.
+    pub fn send_region(&mut self, to: ReplyTo, data: Region) {
         if to.answer != Answer::None {
-            self.0.push((to, Reply::Bytes(bytes.into())));
+            self.0.push((to, Reply::Data(data)));
         }
     }
 

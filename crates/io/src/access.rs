@@ -1,19 +1,24 @@
-//! Reading and writing through a view.
+//! Reading and writing through a pattern.
 
 use memory::{Region, Segment};
 
 use crate::fault::Result;
 use crate::open_file::{OpenFile, scratch};
-use crate::view::View;
+use crate::pattern::Pattern;
 
-/// Reads from byte `stream` of a view on, as much as the region holds. Returns the bytes read, which are fewer at the
-/// end of the file. The view has so many bytes ([`View::reaches`]).
+/// Reads from byte `stream` of a pattern on, as much as the region holds. Returns the bytes read, which are fewer at the
+/// end of the file. The pattern has so many bytes ([`Pattern::reaches`]).
 ///
 /// # Errors
 /// The system's.
-pub fn read_view(file: &OpenFile, view: &View, stream: u64, into: &Region) -> Result<usize> {
+pub fn read_pattern(
+    file: &OpenFile,
+    pattern: &Pattern,
+    stream: u64,
+    into: &Region,
+) -> Result<usize> {
     let mut done = 0;
-    let mut runs = view.runs(stream, into.len()).peekable();
+    let mut runs = pattern.runs(stream, into.len()).peekable();
     while let Some(first) = runs.next() {
         let mut block = vec![first];
         let mut end = first.offset + first.len as isize;
@@ -31,13 +36,13 @@ pub fn read_view(file: &OpenFile, view: &View, stream: u64, into: &Region) -> Re
     Ok(done)
 }
 
-/// Writes a region to a view from byte `stream` on. The view has so many bytes ([`View::reaches`]).
+/// Writes a region to a pattern from byte `stream` on. The pattern has so many bytes ([`Pattern::reaches`]).
 ///
 /// # Errors
 /// The system's; a part may have been written.
-pub fn write_view(file: &OpenFile, view: &View, stream: u64, data: &Region) -> Result<()> {
+pub fn write_pattern(file: &OpenFile, pattern: &Pattern, stream: u64, data: &Region) -> Result<()> {
     let mut done = 0;
-    for run in view.runs(stream, data.len()) {
+    for run in pattern.runs(stream, data.len()) {
         file.write(run.offset as u64, data, done, run.len)?;
         done += run.len;
     }

@@ -41,6 +41,36 @@ pub enum FaultKind {
     Io,
 }
 
+impl FaultKind {
+    /// All kinds.
+    pub const ALL: [Self; 10] = [
+        Self::NoSuchFile,
+        Self::FileExists,
+        Self::Access,
+        Self::ReadOnly,
+        Self::NoSpace,
+        Self::Quota,
+        Self::BadFile,
+        Self::InUse,
+        Self::NoMemory,
+        Self::Io,
+    ];
+
+    /// True if a process with this failure may just not see the file that another one has: the file or its folder is not
+    /// there, or not for this process.
+    pub fn may_be_unseen(self) -> bool {
+        match self {
+            Self::NoSuchFile | Self::Access | Self::ReadOnly | Self::BadFile => true,
+            Self::FileExists
+            | Self::NoSpace
+            | Self::Quota
+            | Self::InUse
+            | Self::NoMemory
+            | Self::Io => false,
+        }
+    }
+}
+
 impl FileFault {
     pub(crate) fn new(errno: Errno, offset: Option<u64>) -> Self {
         let kind = match errno {

@@ -7,16 +7,22 @@
 mod access;
 mod coverage;
 mod fault;
+mod identity;
 mod open_file;
 mod pattern;
 mod pattern_copy;
 mod pool;
+mod remote;
 mod view;
+mod visibility;
 
-pub use access::{read_view, write_view};
+pub use access::{read_pattern, write_pattern};
 pub use coverage::Coverage;
 pub use fault::{FaultKind, FileFault, Result};
-pub use open_file::{OpenFile, OpenMode, delete};
+pub use identity::FileIdentity;
+pub use open_file::{OpenFile, OpenMode, delete, may_create};
 pub use pattern::Pattern;
 pub use pool::Pool;
+pub use remote::{FileReply, FileRequest, RequestedBytes, RequestedPattern};
 pub use view::{View, ViewFault};
+pub use visibility::{Finding, Visibility};

@@ -4,10 +4,11 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use memory::{Region, Span};
-use rustix::fs::{self, AtFlags, CWD, FallocateFlags, FileType, Mode, OFlags};
+use rustix::fs::{self, Access, AtFlags, CWD, FallocateFlags, FileType, Mode, OFlags};
 use rustix::io::{self, Errno, IoSlice, IoSliceMut};
 
 use crate::fault::{FileFault, Result};
+use crate::identity::FileIdentity;
 
 /// An open file.
 #[derive(Debug)]
@@ -34,6 +35,16 @@ pub fn delete(path: &Path) -> Result<()> {
     fs::unlinkat(CWD, path, AtFlags::empty()).map_err(|errno| FileFault::new(errno, None))
 }
 
+/// True if this process could create a file, or write one that is there.
+pub fn may_create(path: &Path) -> bool {
+    let folder = match path.parent() {
+        Some(folder) if folder != Path::new("") => folder,
+        Some(_) | None => Path::new("."),
+    };
+    fs::access(path, Access::WRITE_OK).is_ok()
+        || fs::access(folder, Access::WRITE_OK | Access::EXEC_OK).is_ok()
+}
+
 impl OpenFile {
     /// Opens a file.
     ///
@@ -55,6 +66,14 @@ impl OpenFile {
             return Err(FileFault::new(Errno::ISDIR, None));
         }
         Ok(Self(file))
+    }
+
+    /// The identity by which other processes know whether theirs is the same file.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn identity(&self) -> Result<FileIdentity> {
+        FileIdentity::of(&self.0).map_err(|errno| FileFault::new(errno, None))
     }
 
     /// Size in bytes.

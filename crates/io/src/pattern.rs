@@ -35,6 +35,11 @@ impl Pattern {
         &self.layout
     }
 
+    /// True if both are the same pattern of the same layout in memory.
+    pub fn is_identical(&self, other: &Self) -> bool {
+        self.displacement == other.displacement && Arc::ptr_eq(&self.layout, &other.layout)
+    }
+
     /// True if each byte of a part of the stream lies behind the one before.
     pub fn ascends(&self, stream: &Range<u64>) -> bool {
         let element = |at: u64| at.checked_div(self.layout.size() as u64);

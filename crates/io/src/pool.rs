@@ -8,6 +8,9 @@ use std::thread::{self, JoinHandle};
 #[derive(Debug, Default)]
 pub struct Pool(Arc<PoolState>);
 
+/// Work of a thread.
+type Job = Box<dyn FnOnce() + Send>;
+
 #[derive(Debug, Default)]
 struct PoolState {
     queue: Mutex<Jobs>,
@@ -18,7 +21,7 @@ struct PoolState {
 /// Work of the pool. Each job is an operation that the application has begun and must complete, which bounds them.
 #[derive(Default)]
 struct Jobs {
-    jobs: VecDeque<Box<dyn FnOnce() + Send>>,
+    jobs: VecDeque<Job>,
     threads: Vec<JoinHandle<()>>,
     idle: usize,
     has_ended: bool,
@@ -36,17 +39,46 @@ impl Pool {
     pub fn run(&self, job: impl FnOnce() + Send + 'static) {
         let mut queue = self.0.lock();
         if !queue.has_ended && queue.idle <= queue.jobs.len() && queue.threads.len() < THREADS_MAX {
-            let state = Arc::clone(&self.0);
-            let builder = thread::Builder::new().name("canele-io".into()).stack_size(STACK_BYTES);
             // Where no thread can be started, those that there are do the work.
-            let started = cpu::without_signals(|| builder.spawn(move || state.work()));
-            queue.threads.extend(started.ok());
+            let started = self.start_thread();
+            queue.threads.extend(started);
         }
         if queue.threads.is_empty() {
             drop(queue);
             return job();
         }
-        queue.jobs.push_back(Box::new(job));
+        self.push(queue, Box::new(job));
+    }
+
+    /// Starts all threads. False if none could be started.
+    pub fn start(&self) -> bool {
+        let mut queue = self.0.lock();
+        while !queue.has_ended && queue.threads.len() < THREADS_MAX {
+            let Some(started) = self.start_thread() else { break };
+            queue.threads.push(started);
+        }
+        !queue.threads.is_empty()
+    }
+
+    /// Runs a job on a thread of the pool that has been started, for a caller that must not run it. False without threads, as
+    /// after [`Pool::end`].
+    pub fn offer(&self, job: impl FnOnce() + Send + 'static) -> bool {
+        let queue = self.0.lock();
+        let has_threads = !queue.threads.is_empty();
+        if has_threads {
+            self.push(queue, Box::new(job));
+        }
+        has_threads
+    }
+
+    fn start_thread(&self) -> Option<JoinHandle<()>> {
+        let state = Arc::clone(&self.0);
+        let builder = thread::Builder::new().name("canele-io".into()).stack_size(STACK_BYTES);
+        cpu::without_signals(|| builder.spawn(move || state.work())).ok()
+    }
+
+    fn push(&self, mut queue: MutexGuard<'_, Jobs>, job: Job) {
+        queue.jobs.push_back(job);
         drop(queue);
         self.0.event.notify_one();
     }
@@ -115,5 +147,11 @@ mod tests {
         assert_eq!(done.load(Ordering::Relaxed), 100);
         pool.run(job());
         assert_eq!(done.load(Ordering::Relaxed), 101);
+        assert!(!pool.start() && !pool.offer(job()), "it has ended");
+        let pool = Pool::default();
+        assert!(!pool.offer(job()), "no thread has been started");
+        assert!(pool.start() && pool.offer(job()));
+        pool.end();
+        assert_eq!(done.load(Ordering::Relaxed), 102);
     }
 }

@@ -1,7 +1,7 @@
 //! Files read and written through views, against a file kept byte by byte.
 
 use datatype::{Builtin, Datatype};
-use io::{FaultKind, OpenFile, OpenMode, View, delete, read_view, write_view};
+use io::{FaultKind, OpenFile, OpenMode, View, delete, read_pattern, write_pattern};
 use memory::Region;
 use proptest::prelude::*;
 
@@ -23,7 +23,7 @@ proptest! {
         let file = OpenFile::open(&place.path().join("file"), BOTH).unwrap();
         let view = view(displacement, block, block + gap);
         let data: Vec<u8> = (0..len).map(|at| (at * 7 + at / 251) as u8).collect();
-        write_view(&file, &view, stream, &Region::from_box(data.clone().into())).unwrap();
+        write_pattern(&file, view.pattern(), stream, &Region::from_box(data.clone().into())).unwrap();
         let offset = |at: u64| view.byte_offset(at).unwrap() as usize;
         let size = if len == 0 { 0 } else { offset(stream + len as u64 - 1) + 1 };
         let mut model = vec![0; size];
@@ -33,7 +33,7 @@ proptest! {
         prop_assert_eq!(std::fs::read(place.path().join("file")).unwrap(), model);
         // One byte beyond the end: as much is read as there is.
         let into = Region::owned(len + 1);
-        prop_assert_eq!(read_view(&file, &view, stream, &into).unwrap(), len);
+        prop_assert_eq!(read_pattern(&file, view.pattern(), stream, &into).unwrap(), len);
         prop_assert_eq!(&into.to_vec()[..len], &data[..]);
     }
 }

@@ -16,9 +16,13 @@ pub(crate) mod pending;
 mod place;
 mod pointers;
 mod representation;
+mod served;
+pub(crate) mod serving;
 mod shared_pointer;
+mod sight;
 mod split;
 mod split_call;
+mod store;
 mod together;
 mod view;
 

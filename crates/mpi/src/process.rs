@@ -10,6 +10,7 @@ use rma::Served;
 use runtime::{Instance, Vci};
 
 use crate::buffer::Place;
+use crate::file::serving::FileServers;
 use crate::watched::Watched;
 
 /// Level of thread support (MPI-5.0 §11.6).
@@ -35,6 +36,8 @@ pub struct Process {
     served: OnceLock<Arc<Served>>,
     /// Threads for operations on files.
     pool: Pool,
+    /// Files that this process accesses for others, from the first one on.
+    file_servers: OnceLock<Arc<FileServers>>,
     watched: Watched,
 }
 
@@ -48,6 +51,7 @@ impl Process {
             buffer: Place::default(),
             served: OnceLock::new(),
             pool: Pool::default(),
+            file_servers: OnceLock::new(),
             watched: Watched::default(),
         }
     }
@@ -68,8 +72,21 @@ impl Process {
     }
 
     /// Threads for operations on files.
-    pub fn pool(&self) -> &Pool {
+    pub(crate) fn pool(&self) -> &Pool {
         &self.pool
+    }
+
+    /// The files that this process accesses for others. The first VCI carries their messages.
+    pub(crate) fn file_servers(&self) -> &Arc<FileServers> {
+        self.file_servers.get_or_init(|| FileServers::new(self.instance.vci(Vci::FIRST)))
+    }
+
+    /// Ends the threads for operations on files.
+    pub fn end_file_threads(&self) {
+        self.pool.end();
+        if let Some(servers) = self.file_servers.get() {
+            servers.end();
+        }
     }
 
     /// Arrays of requests that calls name repeatedly.

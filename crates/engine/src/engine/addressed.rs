@@ -251,12 +251,10 @@ impl Engine {
             match (answer, reply) {
                 _ if self.is_failed(peer) => {}
                 (Answer::None, _) => {}
-                (Answer::Fin(op), Reply::Bytes(_)) => {
+                (Answer::Fin(op), Reply::Data(_)) => {
                     self.answer_with(peer, Control::Fin { op });
                 }
-                (Answer::Data(op), Reply::Bytes(bytes)) => {
-                    self.send_data(peer, op, Region::from_box(bytes));
-                }
+                (Answer::Data(op), Reply::Data(data)) => self.send_data(peer, op, data),
                 (answer, Reply::Refused) => self.refuse_call(peer, answer),
             }
         }

@@ -268,12 +268,14 @@ impl FileTransfer {
     fn run_unlocked(&self) -> Result<u64> {
         let Self { file, kind, view, memory, .. } = self;
         let stream = self.position * view.etype().size() as u64;
-        let system = &file.0.file;
+        let (store, pattern) = (&file.0.store, view.pattern());
         match kind {
-            AccessKind::Read => io::read_view(system, view, stream, memory)
+            AccessKind::Read => store
+                .read(pattern, stream, memory)
                 .map(|bytes| bytes as u64)
                 .map_err(|fault| file.fault("read", fault)),
-            AccessKind::Write => io::write_view(system, view, stream, memory)
+            AccessKind::Write => store
+                .write(pattern, stream, memory)
                 .map(|()| memory.len() as u64)
                 .map_err(|fault| file.fault("write", fault)),
         }

@@ -235,9 +235,9 @@ impl BufferRound<'_> {
         }
         let write = |run: Segment| {
             let at = extent.start + run.offset as u64;
-            self.file.0.file.write(at, &buffer, run.offset as usize, run.len)
+            self.file.write_bytes(at, &buffer, run.offset as usize, run.len)
         };
-        coverage.runs().try_for_each(write).map_err(|fault| self.file.fault("write", fault))
+        coverage.runs().try_for_each(write)
     }
 
     /// Reads for all processes what lies in this one's window, and gets its own data.
@@ -264,9 +264,9 @@ impl BufferRound<'_> {
     fn read_pieces(&mut self, messages: &mut Messages, pieces: &[StreamPiece]) {
         let extent = self.plan.extent_of(pieces);
         let buffer = self.scratch((extent.end - extent.start) as usize);
-        let read = self.file.0.file.read(extent.start, &buffer, 0, buffer.len());
+        let read = self.file.read_bytes(extent.start, &buffer, 0, buffer.len());
         let there = extent.start + read.as_ref().map_or(0, |bytes| *bytes as u64);
-        self.note(read.map(drop).map_err(|fault| self.file.fault("read", fault)));
+        self.note(read.map(drop));
         for piece in pieces {
             let pattern = &self.plan.parts[piece.rank as usize].pattern;
             let Range { start, end } = piece.stream;

@@ -72,9 +72,9 @@ impl NodeRounds<'_> {
         let start = window.bytes.start;
         let write = |run: Segment| {
             let at = start + run.offset as u64;
-            self.file.0.file.write(at, &data, run.offset as usize, run.len)
+            self.file.write_bytes(at, &data, run.offset as usize, run.len)
         };
-        let written = if self.plan.is_dense(&window.bytes) {
+        if self.plan.is_dense(&window.bytes) {
             write(Segment { offset: 0, len: (window.bytes.end - start) as usize })
         } else {
             let mut coverage = Coverage::new((window.bytes.end - start) as usize);
@@ -84,8 +84,7 @@ impl NodeRounds<'_> {
                 }
             }
             coverage.runs().try_for_each(write)
-        };
-        written.map_err(|fault| self.file.fault("write", fault))
+        }
     }
 
     /// Reads the own window, and copies this process's data from all. The next round's windows are others.
@@ -116,10 +115,10 @@ impl NodeRounds<'_> {
         let data = self.buffers.window(window.aggregator, round);
         let (from, len) =
             (extent.start.saturating_sub(window.bytes.start), extent.end - extent.start);
-        let read = self.file.0.file.read(extent.start, &data, from as usize, len as usize);
+        let read = self.file.read_bytes(extent.start, &data, from as usize, len as usize);
         let there = read.as_ref().map_or(0, |bytes| *bytes as u64);
         self.buffers.set_end(window.aggregator, round, extent.start + there);
-        read.map(drop).map_err(|fault| self.file.fault("read", fault))
+        read.map(drop)
     }
 
     fn rank(&self) -> u32 {

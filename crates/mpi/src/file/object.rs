@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use coll::Routine;
 use datatype::Datatype;
 use handles::{Handle, Kind, Table};
-use io::{FaultKind, FileFault, OpenFile, Pattern, View};
+use io::{FaultKind, FileFault, OpenFile, Pattern, View, Visibility};
+use memory::Region;
 
 use super::agreement::{agree, agree_on};
 use super::hints::{Buffering, Hints};
@@ -14,8 +15,11 @@ use super::mode::AccessMode;
 use super::node_buffers::NodeBuffers;
 use super::place::AccessKind;
 use super::representation::Representation;
+use super::served::StoreFault;
+use super::serving::FileService;
 use super::shared_pointer::SharedPointer;
 use super::split_call::Split;
+use super::store::Store;
 use crate::comm::Comm;
 use crate::errhandler::Errhandler;
 use crate::group::Group;
@@ -30,7 +34,10 @@ pub struct File(pub(super) Arc<FileObject>);
 pub struct FileObject {
     /// A duplicate of the communicator that the file was opened on.
     pub(super) comm: Comm,
-    pub(super) file: OpenFile,
+    pub(super) store: Store,
+    pub(super) visibility: Visibility,
+    /// Of a process that accesses the file for others.
+    pub(super) _service: Option<FileService>,
     pub(super) path: PathBuf,
     pub(super) mode: AccessMode,
     pub(super) shared: SharedPointer,
@@ -118,7 +125,7 @@ impl File {
     /// # Errors
     /// The system's.
     pub fn size(&self) -> Result<u64> {
-        self.0.file.size().map_err(|fault| self.fault("tell the size of", fault))
+        self.0.store.size().map_err(|fault| self.fault("tell the size of", fault))
     }
 
     /// Cuts or extends the file (collective).
@@ -147,10 +154,9 @@ impl File {
         let checked = self.check_writable().and_then(|()| self.check_collective());
         let checked = checked.and_then(|()| u64::try_from(size).map_err(|_| negative()));
         let bytes = agree_on(&self.0.comm, routine, size as u64, checked)?;
-        let done = match self.0.comm.rank() {
-            0 => act(&self.0.file, bytes).map_err(|fault| self.fault("change the size of", fault)),
-            _ => Ok(()),
-        };
+        let owned = self.0.store.seen().filter(|_| self.is_owner());
+        let done = owned.map_or(Ok(()), |file| act(file, bytes));
+        let done = done.map_err(|fault| self.fault("change the size of", fault));
         agree(&self.0.comm, routine, done)
     }
 
@@ -160,7 +166,7 @@ impl File {
     /// The system's, on all processes alike.
     pub fn sync(&self) -> Result<()> {
         let done = self.check_collective().and_then(|()| match self.0.mode.writes() {
-            true => self.0.file.sync().map_err(|fault| self.fault("synchronize", fault)),
+            true => self.0.store.sync().map_err(|fault| self.fault("synchronize", fault)),
             false => Ok(()),
         });
         agree(&self.0.comm, Routine::FileSync, done)
@@ -200,9 +206,50 @@ impl File {
         }
     }
 
-    /// Describes a failed system call.
-    pub(super) fn fault(&self, act: &str, fault: FileFault) -> Error {
-        fault_of(&format!("rank {} cannot {act}", self.0.comm.rank()), &self.0.path, fault)
+    /// True if this process creates, resizes and deletes the file.
+    pub(super) fn is_owner(&self) -> bool {
+        self.0.visibility.owner() == self.0.comm.rank()
+    }
+
+    /// Reads from offset `at` of the file into bytes `from..from + len` of a region.
+    pub(super) fn read_bytes(
+        &self,
+        at: u64,
+        into: &Region,
+        from: usize,
+        len: usize,
+    ) -> Result<usize> {
+        let read = self.0.store.read_bytes(at, into, from, len);
+        read.map_err(|fault| self.fault("read", fault))
+    }
+
+    /// Writes bytes `from..from + len` of a region at offset `at` of the file.
+    pub(super) fn write_bytes(
+        &self,
+        at: u64,
+        data: &Region,
+        from: usize,
+        len: usize,
+    ) -> Result<()> {
+        let written = self.0.store.write_bytes(at, data, from, len);
+        written.map_err(|fault| self.fault("write", fault))
+    }
+
+    /// Describes a failed access.
+    pub(super) fn fault(&self, act: &str, fault: impl Into<StoreFault>) -> Error {
+        let (rank, path) = (self.0.comm.rank(), &self.0.path);
+        match fault.into() {
+            StoreFault::System(fault) => {
+                fault_of(&format!("rank {rank} cannot {act}"), path, fault)
+            }
+            StoreFault::Lost(server) => {
+                let message = format!(
+                    "rank {rank} cannot {act} {}: rank {server}, which accesses it for rank {rank}, is gone",
+                    path.display()
+                );
+                Error::new(ErrorClass::ProcAborted, message)
+            }
+        }
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, FileState> {

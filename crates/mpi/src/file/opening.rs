@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use coll::Routine;
-use io::{OpenFile, OpenMode, View};
+use io::View;
 
 use super::agreement::{agree, agree_on};
 use super::hints::Hints;
@@ -12,12 +12,13 @@ use super::mode::AccessMode;
 use super::object::{Details, FILES, File, FileObject, FileState, NULL, errhandler_of, fault_of};
 use super::representation::Representation;
 use super::shared_pointer::SharedPointer;
+use super::sight::Sight;
 use crate::comm::Comm;
 use crate::info::Info;
 use crate::{Result, collective};
 
 impl File {
-    /// Opens a file (collective). Rank 0 alone creates it.
+    /// Opens a file (collective). Rank 0 alone creates it, or the first rank that can where rank 0 does not see the folder.
     ///
     /// # Errors
     /// Those of [`AccessMode::new`], modes that differ between processes, and the system's; on all processes alike.
@@ -32,28 +33,9 @@ impl File {
     }
 
     fn open_on(comm: &Comm, path: &Path, mode: AccessMode, info: &Info) -> Result<Self> {
-        let (creates, is_exclusive) = (mode.creates(), mode.is_exclusive());
-        let existing = OpenMode {
-            reads: mode.reads(),
-            writes: mode.writes(),
-            creates: false,
-            is_exclusive: false,
-        };
-        let open = |mode| {
-            let what = || format!("rank {} cannot open filename =", comm.rank());
-            OpenFile::open(path, mode).map_err(|fault| fault_of(&what(), path, fault))
-        };
-        let mut first = None;
-        if creates {
-            let created = match comm.rank() {
-                0 => open(OpenMode { creates, is_exclusive, ..existing }).map(Some),
-                _ => Ok(None),
-            };
-            first = agree(comm, Routine::FileOpen, created)?;
-        }
-        let opened = first.map_or_else(|| open(existing), Ok);
-        let file = agree(comm, Routine::FileOpen, opened)?;
-        let size = if mode.appends() { file.size().unwrap_or(0) } else { 0 };
+        let sight = Sight::find(comm, path, mode)?;
+        let (store, service) = sight.store(comm)?;
+        let size = if mode.appends() { store.size().unwrap_or(0) } else { 0 };
         let shared = SharedPointer::open(comm, size)?;
         let view = View::default();
         let state = FileState {
@@ -69,7 +51,9 @@ impl File {
         let details = Details { errhandler: errhandler_of(NULL).1, hints: Hints::new(info) };
         let file = Self(Arc::new(FileObject {
             comm: comm.clone(),
-            file,
+            store,
+            visibility: sight.visibility,
+            _service: service,
             path: path.to_owned(),
             mode,
             shared,
@@ -92,7 +76,7 @@ impl File {
         // Released locks are on their way, and arrive before the pointer is withdrawn.
         let flushed = self.0.shared.flush();
         agree(comm, Routine::FileClose, self.check_collective())?;
-        let deletes = self.0.mode.deletes_on_close() && comm.rank() == 0;
+        let deletes = self.0.mode.deletes_on_close() && self.is_owner();
         let done = if deletes { delete(&self.0.path) } else { Ok(()) };
         let done = agree(comm, Routine::FileClose, done);
         let met = collective::barrier(comm);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use io::Pattern;
+use io::{Pattern, Visibility};
 
 use super::access::FileTransfer;
 use super::agreement::{agree, gather};
@@ -167,7 +167,7 @@ fn plan(
     Ok(BufferedPlan {
         dense: dense_range(&parts).unwrap_or(0..0),
         parts,
-        aggregators: choose(&file.0.comm, aggregators),
+        aggregators: choose(&file.0.comm, &file.0.visibility, aggregators),
         span: first..end,
         buffer_bytes: buffer_bytes.max(1),
     })
@@ -199,12 +199,12 @@ fn wrong_description() -> Error {
     Error::new(ErrorClass::Intern, "a process describes its view wrongly")
 }
 
-/// Chooses aggregators: ranks of all nodes by turns. As many as are wanted, or for 0 at most four of each node.
-fn choose(comm: &Comm, wanted: u64) -> Vec<u32> {
+/// Chooses aggregators: ranks of all nodes by turns that see the file. As many as are wanted, or for 0 at most four of each node.
+fn choose(comm: &Comm, visibility: &Visibility, wanted: u64) -> Vec<u32> {
     let places = comm.places();
     let mut turns = vec![0u32; places.nodes().max(1) as usize];
     let mut ranks: Vec<(u32, u32)> = Vec::new();
-    for rank in 0..comm.size() {
+    for rank in (0..comm.size()).filter(|rank| visibility.sees(*rank)) {
         let node = places.location(rank).node as usize;
         if node >= turns.len() {
             turns.resize(node + 1, 0);
