@@ -97,6 +97,15 @@ if [ "${2:-}" = apart ]; then
         head -5 "$work/err"
     done
     umount "$work/over/seen/full"
+    # Those that access the file for others are killed, or those for whom they do.
+    for one in "tcp 0 300" "tcp 1 2000" "shm 2 900" "shm 3 3000"; do
+        read -r rails lost delay_us <<<"$one"
+        rm -f "$work"/real/lost*
+        output=$(LOST=$lost sighted "$work/over/seen" "2 3" "$work/files_lost" "$work/over/seen" "$lost" "$delay_us" | sort)
+        expected=$(for rank in 0 1 2 3; do [ $rank = "$lost" ] || echo "rank $rank: 0 failures"; done)
+        check "rank $lost is killed over $rails, and ranks 2 and 3 do not see the file" "$expected" "$output"
+        grep '^rank .* line ' "$work/err"
+    done
 else
     skip "files that some ranks do not see" "this machine does not permit namespaces"
 fi

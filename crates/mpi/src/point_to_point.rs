@@ -151,6 +151,26 @@ pub fn begin_receive(comm: &Comm, from: From, tag: Option<i32>, into: &Region) -
     Request::Operation(Operation::of(comm, op, true))
 }
 
+/// Begins a send that belongs to a collective call, whose number is the tag: it ends when the collectives of the communicator are
+/// revoked.
+pub(crate) fn begin_send_within(comm: &Comm, to: u32, number: i32, data: &Region) -> Request {
+    let envelope = Envelope { context: comm.collective_context(), ..envelope(comm, number) };
+    let (peer, note) = (comm.peer(to), comm.handle().0);
+    match comm.progress().begin_send(peer, envelope, data, SendMode::Standard, note) {
+        None => Request::Done(Done::Sent),
+        Some(op) => Request::Operation(Operation::of(comm, op, false)),
+    }
+}
+
+/// Begins a receive like [`begin_send_within`].
+pub(crate) fn begin_receive_within(comm: &Comm, from: u32, number: i32, into: &Region) -> Request {
+    let (context, tag) = (comm.collective_context(), Some(number));
+    let selector = Selector { context, source: Some(from), tag };
+    let (peer, note) = (Some(comm.peer(from)), comm.handle().0);
+    let op = comm.progress().begin_receive(peer, selector, into, note);
+    Request::Operation(Operation::of(comm, op, true))
+}
+
 impl Send {
     /// Begins it.
     ///

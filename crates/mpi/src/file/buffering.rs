@@ -11,7 +11,9 @@ use memory::{Region, Segment};
 
 use super::object::File;
 use super::place::AccessKind;
-use crate::point_to_point::{From, Mode, begin_receive, begin_send};
+use crate::collective::{self, Form};
+use crate::comm::CommRef;
+use crate::point_to_point::{begin_receive_within, begin_send_within};
 use crate::request::{self, Request};
 use crate::{Error, ErrorClass, Result};
 
@@ -100,12 +102,15 @@ impl BufferedPlan {
     }
 
     /// The bytes in the file from the first to the last one of some pieces.
-    pub fn extent_of(&self, pieces: &[StreamPiece]) -> Range<u64> {
+    pub fn extent_of<'a>(
+        &self,
+        pieces: impl Iterator<Item = &'a StreamPiece> + Clone,
+    ) -> Range<u64> {
         let offset = |rank: u32, stream| {
             self.parts[rank as usize].pattern.byte_offset(stream).map_or(0, |at| at as u64)
         };
-        let first = pieces.iter().map(|piece| offset(piece.rank, piece.stream.start)).min();
-        let end = pieces.iter().map(|piece| offset(piece.rank, piece.stream.end - 1) + 1).max();
+        let first = pieces.clone().map(|piece| offset(piece.rank, piece.stream.start)).min();
+        let end = pieces.map(|piece| offset(piece.rank, piece.stream.end - 1) + 1).max();
         first.unwrap_or(0)..end.unwrap_or(0)
     }
 
@@ -113,15 +118,25 @@ impl BufferedPlan {
     ///
     /// A process that fails goes on to the last round, because others wait for its messages.
     pub fn run(&self, file: &File, kind: AccessKind, memory: &Region) -> Result<u64> {
-        let mut round = BufferRound { plan: self, file, memory, bytes: 0, failed: None };
+        let call = collective::call(CommRef::Derived(file.0.comm.clone()), Form::Blocking);
+        let (number, bytes) = (call.number(), 0);
+        let mut rounds = BufferRounds { plan: self, file, memory, number, bytes, failed: None };
+        let mut before = None;
         for number in 0.. {
-            let Some(windows) = self.windows(number) else { break };
-            match kind {
-                AccessKind::Read => round.read(&windows),
-                AccessKind::Write => round.write(&windows),
+            // The messages of a round are under way while the file is accessed for the one before.
+            let begun = self.windows(number).map(|windows| match kind {
+                AccessKind::Read => rounds.begin_read(&windows),
+                AccessKind::Write => rounds.begin_write(&windows),
+            });
+            let is_last = begun.is_none();
+            if let Some(round) = std::mem::replace(&mut before, begun) {
+                rounds.end(round);
+            }
+            if is_last {
+                break;
             }
         }
-        round.failed.map_or(Ok(round.bytes), Err)
+        rounds.failed.map_or(Ok(rounds.bytes), Err)
     }
 }
 
@@ -174,57 +189,78 @@ impl StreamPiece {
 }
 
 /// Rounds of messages between processes, and of accesses by aggregators.
-struct BufferRound<'a> {
+struct BufferRounds<'a> {
     plan: &'a BufferedPlan,
     file: &'a File,
     memory: &'a Region,
+    /// Number of the collective call. A process that has failed before it sends nothing, and revokes the collectives.
+    number: i32,
     /// Bytes of this process that were moved.
     bytes: u64,
     /// The first failure.
     failed: Option<Error>,
 }
 
+/// A round whose messages are under way.
+#[derive(Default)]
+struct BufferRound {
+    messages: Messages,
+    /// Number of messages, the first ones, that bring data which this process reads.
+    reads: usize,
+    /// Pieces that this process writes when all messages have arrived, and their data.
+    received: Vec<(StreamPiece, Region)>,
+}
+
 /// Messages under way.
 #[derive(Default)]
 struct Messages(Vec<Cell<Handle>>);
 
-impl BufferRound<'_> {
-    /// Sends data to the aggregators, and writes those of this process's window.
-    fn write(&mut self, windows: &[AggregatorWindow]) {
-        let (own, mut messages) = (self.rank(), Messages::default());
+impl BufferRounds<'_> {
+    /// Begins to send data to the aggregators, and to receive those of this process's window.
+    fn begin_write(&mut self, windows: &[AggregatorWindow]) -> BufferRound {
+        let (own, mut round) = (self.rank(), BufferRound::default());
         let window = windows.iter().find(|window| window.aggregator == own);
-        let pieces = window.map_or(Vec::new(), |window| self.plan.pieces(window));
-        let mut received = Vec::new();
-        for piece in &pieces {
-            received.push(match piece.rank == own {
+        for piece in window.map_or(Vec::new(), |window| self.plan.pieces(window)) {
+            let data = match piece.rank == own {
                 true => self.own_memory(&piece.stream),
                 false => {
                     let data = self.scratch(piece.len());
-                    self.receive(&mut messages, piece.rank, &data);
+                    self.receive(&mut round.messages, piece.rank, &data);
                     data
                 }
-            });
+            };
+            round.received.push((piece, data));
         }
         for window in windows {
             let stream = self.plan.stream_in(own, window);
             self.bytes += stream.end - stream.start;
             if window.aggregator != own && !stream.is_empty() {
-                self.send(&mut messages, window.aggregator, &self.own_memory(&stream));
+                let data = self.own_memory(&stream);
+                self.send(&mut round.messages, window.aggregator, &data);
             }
         }
-        self.complete(&messages, |_, _| {});
-        if self.failed.is_none() {
-            let written = self.write_pieces(&pieces, &received);
+        round
+    }
+
+    /// Ends a round: all messages have arrived, and received data are written.
+    fn end(&mut self, round: BufferRound) {
+        let mut read = 0;
+        self.complete(&round.messages, |index, bytes| {
+            read += if index < round.reads { bytes } else { 0 };
+        });
+        self.bytes += read;
+        if self.failed.is_none() && !round.received.is_empty() {
+            let written = self.write_pieces(&round.received);
             self.note(written);
         }
     }
 
     /// Writes received data, and no byte between.
-    fn write_pieces(&self, pieces: &[StreamPiece], received: &[Region]) -> Result<()> {
-        let extent = self.plan.extent_of(pieces);
+    fn write_pieces(&self, received: &[(StreamPiece, Region)]) -> Result<()> {
+        let extent = self.plan.extent_of(received.iter().map(|(piece, _)| piece));
         let buffer = Region::scratch((extent.end - extent.start) as usize).ok_or_else(no_memory)?;
         let mut coverage = Coverage::new(buffer.len());
-        for (piece, data) in pieces.iter().zip(received) {
+        for (piece, data) in received {
             let mut done = 0;
             for run in self.plan.runs(piece) {
                 let at = run.offset as usize - extent.start as usize;
@@ -240,29 +276,26 @@ impl BufferRound<'_> {
         coverage.runs().try_for_each(write)
     }
 
-    /// Reads for all processes what lies in this one's window, and gets its own data.
-    fn read(&mut self, windows: &[AggregatorWindow]) {
-        let (own, mut messages) = (self.rank(), Messages::default());
+    /// Reads for all processes what lies in this one's window, and begins to get its own data.
+    fn begin_read(&mut self, windows: &[AggregatorWindow]) -> BufferRound {
+        let (own, mut round) = (self.rank(), BufferRound::default());
         for window in windows {
             let stream = self.plan.stream_in(own, window);
             if window.aggregator != own && !stream.is_empty() {
-                self.receive(&mut messages, window.aggregator, &self.own_memory(&stream));
+                let into = self.own_memory(&stream);
+                self.receive(&mut round.messages, window.aggregator, &into);
             }
         }
-        let receives = messages.0.len();
+        round.reads = round.messages.0.len();
         if let Some(window) = windows.iter().find(|window| window.aggregator == own) {
-            self.read_pieces(&mut messages, &self.plan.pieces(window));
+            self.read_pieces(&mut round.messages, &self.plan.pieces(window));
         }
-        let mut received = 0;
-        self.complete(&messages, |index, bytes| {
-            received += if index < receives { bytes } else { 0 };
-        });
-        self.bytes += received;
+        round
     }
 
     /// Reads the pieces of all ranks at once, and begins to send them.
     fn read_pieces(&mut self, messages: &mut Messages, pieces: &[StreamPiece]) {
-        let extent = self.plan.extent_of(pieces);
+        let extent = self.plan.extent_of(pieces.iter());
         let buffer = self.scratch((extent.end - extent.start) as usize);
         let read = self.file.read_bytes(extent.start, &buffer, 0, buffer.len());
         let there = extent.start + read.as_ref().map_or(0, |bytes| *bytes as u64);
@@ -314,13 +347,13 @@ impl BufferRound<'_> {
     }
 
     fn send(&mut self, messages: &mut Messages, to: u32, data: &Region) {
-        let begun = begin_send(&self.file.0.comm, Some(to), TAG, data, Mode::Standard);
-        let added = begun.and_then(|begun| self.add(messages, begun));
+        let begun = begin_send_within(&self.file.0.comm, to, self.number, data);
+        let added = self.add(messages, begun);
         self.note(added);
     }
 
     fn receive(&mut self, messages: &mut Messages, from: u32, into: &Region) {
-        let begun = begin_receive(&self.file.0.comm, From::Rank(from), Some(TAG), into);
+        let begun = begin_receive_within(&self.file.0.comm, from, self.number, into);
         let added = self.add(messages, begun);
         self.note(added);
     }
@@ -346,8 +379,6 @@ fn no_memory() -> Error {
     Error::new(ErrorClass::NoMem, "there is not enough memory to access the file for others")
 }
 
-/// Tag of the messages: the file's communicator has no others.
-const TAG: i32 = 0;
 /// Longest elements in bytes, and most segments of all, that are compared to find out whether they fill the file.
 const TILE_MAX: usize = 1 << 24;
 const TILE_SEGMENTS_MAX: usize = 1 << 14;

@@ -111,7 +111,7 @@ impl NodeRounds<'_> {
 
     /// Reads all from the first to the last byte that ranks want of a window.
     fn read_window(&self, round: u64, window: &AggregatorWindow) -> Result<()> {
-        let extent = self.plan.extent_of(&self.plan.pieces(window));
+        let extent = self.plan.extent_of(self.plan.pieces(window).iter());
         let data = self.buffers.window(window.aggregator, round);
         let (from, len) =
             (extent.start.saturating_sub(window.bytes.start), extent.end - extent.start);
