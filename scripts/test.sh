@@ -119,6 +119,7 @@ processes() {
     step 40 "Fortran programs" tests/fortran.sh "$prefix"
     step 20 "compiler wrappers, CMake, pkg-config" tests/build.sh "$prefix"
     step 10 interoperation tests/interoperation.sh "$prefix" "$reference"
+    step 10 PMIx tests/pmix.sh "$prefix"
     step 60 mpiexec tests/launch.sh "$prefix/bin"
     step 30 "options of mpiexec" tests/options.sh "$prefix/bin"
     step 60 "jobs that hang" tests/hang.sh "$prefix"

@@ -18,7 +18,8 @@ stop() {
 }
 trap stop EXIT
 chmod 755 "$work"
-mkdir -p "$work/state" "$work"/spool-n{1,2}
+mkdir -p "$work/state" "$work"/{spool,tmp}-n{1,2}
+chmod 1777 "$work"/tmp-n?
 mkdir -m 700 "$work/munge"
 head -c 1024 /dev/urandom >"$work/munge/key"
 chmod 400 "$work/munge/key"
@@ -40,6 +41,7 @@ SlurmdPidFile=$work/slurmd-%n.id
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 MpiDefault=none
+TmpFS=$work/tmp-%n
 SchedulerType=sched/builtin
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
@@ -90,6 +92,33 @@ check "srun --mpi=pmi2 starts programs" "3 3 3 " "$(timeout 60 srun -n 3 --mpi=p
 check "one task alone" "0" "$(timeout 60 srun -n 1 --mpi=none "$work/total")"
 timeout 60 srun -n 2 --mpi=none "$work/total" 2>"$work/err"
 check "several tasks without PMI get a remedy" "16 2" "$? $(grep -c 'started by srun without PMI .* `srun --mpi=pmi2`' "$work/err")"
+
+# Ranks that Slurm starts through PMIx.
+pmix() { timeout 60 srun -N2 -O --mpi=pmix "$@" 2>"$work/err"; }
+if srun -n 1 --mpi=pmix true >"$work/said" 2>&1; then
+    for program in starts abort joins; do
+        "$prefix/bin/mpicc" -O1 programs/$program.c -o "$work/$program" -lpthread || exit 1
+    done
+    check "srun --mpi=pmix starts 16 ranks on two nodes" "16 120" "$(pmix -n 16 "$work/total" | sort | uniq -c | xargs)"
+    check "one task alone" "0" "$(timeout 60 srun -n 1 --mpi=pmix "$work/total")"
+    check "programs that a rank starts are alone" "rank 0 of 2 rank 1 of 2 tool 0 of 1 tool 0 of 1 " \
+        "$(pmix -n 2 "$work/starts" rank "$work/starts tool" "$work/starts tool" | sort | tr '\n' ' ')"
+    check "programs in turn each join" "a 0 of 2 a 1 of 2 b 0 of 2 b 1 of 2 " "$(pmix -n 2 sh -c "$work/starts a; $work/starts b" | sort | tr '\n' ' ')"
+    pmix -n 2 "$work/joins" 3 >"$work/said"
+    check "a process joins once, and is told so" yes "$(grep -q 'cannot join it again: PMIx serves each process once' "$work/said" "$work/err" && echo yes)"
+    pmix -n 4 "$work/abort" 7 >"$work/said"
+    check "MPI_Abort ends the job" yes "$([ $? != 0 ] && echo yes)"
+    # What Slurm keeps of a running job, which user 65534 must not read.
+    pmix -n 2 "$work/starts" rank "touch $work/inside; sleep 5" >"$work/said" &
+    step=$!
+    until_true 30 '[ -e "$work/inside" ]'
+    others="setpriv --reuid=65534 --regid=65534 --clear-groups"
+    check "other users do not read the job's secret" "" "$($others grep -rlaE canele-shared-secret "$work"/{spool,tmp}-n{1,2} /dev/shm 2>/dev/null)"
+    wait $step
+    check "and the job ends well" 0 $?
+else
+    skip "srun --mpi=pmix" "$(head -1 "$work/said") (Debian: libpmix-dev, whose libpmix.so the plugin loads)"
+fi
 
 # scancel ends all.
 printf '#!/bin/sh\n"%s" sh -c "echo \\$\\$ >>%s/ids; sleep 60 & echo \\$! >>%s/ids; wait"\n' "$mpiexec" "$work" "$work" >"$work/batch"

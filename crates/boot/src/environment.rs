@@ -22,6 +22,13 @@ pub enum Detected {
         /// Inode of its socket, if the launcher tells it.
         inode: Option<u64>,
     },
+    /// A launcher that speaks PMIx (`PMIX_NAMESPACE`).
+    Pmix {
+        /// Name of the job.
+        namespace: String,
+        /// Rank in the job.
+        rank: u32,
+    },
     /// A launcher that accepts connections (`PMI_PORT`).
     PmiPort {
         /// `host:port`.
@@ -31,14 +38,20 @@ pub enum Detected {
     },
 }
 
-/// Number of the job's ranks on this node, if the launcher provides it.
-pub fn local_ranks() -> Option<usize> {
-    std::env::var("MPI_LOCALNRANKS").ok()?.parse().ok()
+/// Place of a process among those of its job on the same node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodePlace {
+    /// Number of the process among them, from 0.
+    pub position: u32,
+    /// Number of processes.
+    pub ranks: u32,
 }
 
-/// True if this is the first of the job's ranks on this node, or the launcher does not provide it.
-pub fn is_first_on_node() -> bool {
-    std::env::var("MPI_LOCALRANKID").map_or(true, |position| position == "0")
+/// Place of this process on its node, if the launcher's variables tell it.
+pub fn node_place() -> Option<NodePlace> {
+    let number = |name| std::env::var(name).ok()?.parse().ok();
+    let (position, ranks) = (number("MPI_LOCALRANKID")?, number("MPI_LOCALNRANKS")?);
+    Some(NodePlace { position, ranks })
 }
 
 /// Number of cores that the job's ranks on this node share; each may be bound to some of them. The launcher's
@@ -85,6 +98,18 @@ pub fn detect(variable: &dyn Fn(&str) -> Option<String>) -> Result<Detected, Boo
             variable("PMI_ID").ok_or(BootError::Missing { name: "PMI_ID", beside: "PMI_PORT" })?;
         return Ok(Detected::PmiPort { address, id: number(&id, "PMI_ID")? });
     }
+    match (variable("PMIX_NAMESPACE"), variable("PMIX_RANK")) {
+        (Some(namespace), Some(rank)) => {
+            return Ok(Detected::Pmix { namespace, rank: number(&rank, "PMIX_RANK")? });
+        }
+        (Some(_), None) => {
+            return Err(BootError::Missing { name: "PMIX_RANK", beside: "PMIX_NAMESPACE" });
+        }
+        (None, Some(_)) => {
+            return Err(BootError::Missing { name: "PMIX_NAMESPACE", beside: "PMIX_RANK" });
+        }
+        (None, None) => {}
+    }
     for (name, launcher, advice) in STRANGERS {
         if variable(name).is_some() {
             return Err(BootError::Stranger { launcher, name, advice });
@@ -118,9 +143,7 @@ fn number(value: &str, name: &'static str) -> Result<u32, BootError> {
 }
 
 /// Variables of launchers whose protocol is not supported.
-const STRANGERS: [(&str, &str, &str); 6] = [
-    ("PMIX_NAMESPACE", "a PMIx launcher", "start the program with Canele's `mpiexec`"),
-    ("PMIX_RANK", "a PMIx launcher", "start the program with Canele's `mpiexec`"),
+const STRANGERS: [(&str, &str, &str); 4] = [
     ("PRTE_LAUNCHED", "PRRTE", "start the program with Canele's `mpiexec`"),
     ("OMPI_COMM_WORLD_SIZE", "Open MPI's mpirun", "start the program with Canele's `mpiexec`"),
     ("PALS_RANKID", "PALS", "start the program with Canele's `mpiexec`"),
@@ -133,7 +156,7 @@ const STRANGERS_OF_MANY: [(&str, &str, &str, &str); 3] = [
         "SLURM_STEP_NUM_TASKS",
         "SLURM_PROCID",
         "srun without PMI",
-        "use `srun --mpi=pmi2`, or `mpiexec` inside the allocation",
+        "use `srun --mpi=pmi2` or `--mpi=pmix`, or `mpiexec` inside the allocation",
     ),
     ("FLUX_JOB_SIZE", "FLUX_TASK_RANK", "flux run", "use `mpiexec` inside the allocation"),
     (
@@ -201,9 +224,22 @@ mod tests {
     }
 
     #[test]
+    fn pmix_is_recognised_behind_pmi() {
+        let pmix = [("PMIX_NAMESPACE", "slurm.pmix.3.0"), ("PMIX_RANK", "2")];
+        let namespace = "slurm.pmix.3.0".to_owned();
+        assert_eq!(found(&pmix).unwrap(), Detected::Pmix { namespace, rank: 2 });
+        let both = [pmix[0], pmix[1], ("PMI_PORT", "h:9"), ("PMI_ID", "3")];
+        let port = Detected::PmiPort { address: "h:9".into(), id: 3 };
+        assert_eq!(found(&both).unwrap(), port);
+    }
+
+    #[test]
     fn strangers_and_contradictions_are_named() {
         let text = |variables: &[_]| found(variables).unwrap_err().to_string();
-        assert!(text(&[("PMIX_RANK", "0")]).contains("PMIX_RANK"));
+        assert!(text(&[("PMIX_RANK", "0")]).contains("PMIX_NAMESPACE"));
+        assert!(text(&[("PMIX_NAMESPACE", "x")]).contains("PMIX_RANK"));
+        assert!(text(&[("PMIX_NAMESPACE", "x"), ("PMIX_RANK", "y")]).contains("PMIX_RANK=y"));
+        assert!(text(&[("OMPI_COMM_WORLD_SIZE", "2")]).contains("Open MPI"));
         assert!(text(&[("SLURM_PROCID", "1"), ("SLURM_STEP_NUM_TASKS", "4")]).contains("srun"));
         assert!(text(&[("FLUX_TASK_RANK", "1"), ("FLUX_JOB_SIZE", "4")]).contains("flux"));
         assert!(text(&[("PMI_RANK", "1"), ("PMI_SIZE", "4")]).contains("PMI_SIZE"));

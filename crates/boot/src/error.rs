@@ -51,6 +51,26 @@ pub enum BootError {
         /// Received line.
         line: String,
     },
+    /// The library of PMIx cannot be used.
+    #[error(
+        "the launcher speaks PMIx, whose library cannot be used: {0}; install it (Debian's libpmix2), name \
+         its folder in LD_LIBRARY_PATH, or use `srun --mpi=pmi2` or `mpiexec`"
+    )]
+    PmixLibrary(String),
+    /// The PMIx server does not serve this process.
+    #[error(
+        "the launcher's PMIx server does not serve this process: {function}: {status}; its step may have \
+         ended, or its variables (PMIX_*) have changed"
+    )]
+    Pmix {
+        /// Function that failed.
+        function: &'static str,
+        /// Reason given by the library.
+        status: String,
+    },
+    /// A process that has left the job of a PMIx launcher.
+    #[error("PMIx serves each process once; start the program with Canele's `mpiexec`")]
+    Again,
     /// A process has not published a required key.
     #[error("process {rank} has published no `{key}`")]
     Unpublished {

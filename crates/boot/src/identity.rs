@@ -7,6 +7,7 @@ use std::os::fd::{FromRawFd, IntoRawFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 
+use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::getppid;
 
@@ -55,6 +56,43 @@ pub(crate) fn take(fd: i32) -> io::Result<UnixStream> {
     stream
 }
 
+/// Marks this process as a rank of a PMIx launcher, which leaves nothing open that would. The mark stays until the
+/// process ends. Returns false if the process has it already.
+///
+/// # Errors
+/// The system lacks a resource.
+pub(crate) fn mark() -> io::Result<bool> {
+    if is_marked("self") {
+        return Ok(false);
+    }
+    let mark = memfd_create(MARK, MemfdFlags::CLOEXEC)?;
+    // Stays open without an owner.
+    let _ = mark.into_raw_fd();
+    Ok(true)
+}
+
+/// True if an ancestor is a rank of this PMIx namespace: this process is a program that it has started.
+pub(crate) fn is_descendant(namespace: &str) -> bool {
+    let given = format!("PMIX_NAMESPACE={namespace}");
+    let mut ancestor = getppid().map(|id| id.as_raw_nonzero().to_string());
+    for _ in 0..ANCESTORS_MAX {
+        let Some(process) = ancestor.filter(|process| has_variable(process, &given)) else { break };
+        if is_marked(&process) {
+            return true;
+        }
+        ancestor = parent(&process);
+    }
+    false
+}
+
+/// True if a process has the mark of [`mark`].
+fn is_marked(process: &str) -> bool {
+    let Ok(open) = fs::read_dir(format!("/proc/{process}/fd")) else { return false };
+    let names = open.flatten().filter_map(|file| fs::read_link(file.path()).ok());
+    let mark = format!("/memfd:{MARK} (deleted)");
+    names.into_iter().any(|name| name.as_os_str() == mark.as_str())
+}
+
 /// Returns the inode of the socket that is descriptor `fd` of this process.
 pub fn socket_inode(fd: i32) -> Option<u64> {
     socket_inode_of("self", fd)
@@ -67,8 +105,12 @@ fn socket_inode_of(process: &str, fd: i32) -> Option<u64> {
 
 /// True if a launcher has given connection `fd` to the process or to one of its ancestors.
 fn was_given(process: &str, fd: i32) -> bool {
+    has_variable(process, &format!("PMI_FD={fd}"))
+}
+
+/// True if a process was started with this variable, `NAME=VALUE`.
+fn has_variable(process: &str, given: &str) -> bool {
     let variables = fs::read(format!("/proc/{process}/environ")).unwrap_or_default();
-    let given = format!("PMI_FD={fd}");
     variables.split(|byte| *byte == 0).any(|variable| variable == given.as_bytes())
 }
 
@@ -89,6 +131,9 @@ fn parent(process: &str) -> Option<String> {
 
 /// Variable with the inode of the launcher's connection: another file may get its number in programs of a rank.
 pub const SOCKET_VARIABLE: &str = "CANELE_PMI_SOCKET";
+
+/// Name of the memory that marks a rank.
+const MARK: &str = "canele-rank";
 
 /// `O_CLOEXEC` as `/proc/PID/fdinfo` shows it.
 const CLOSE_ON_EXEC: u32 = 0o2_000_000;
@@ -126,6 +171,16 @@ mod tests {
         assert!(is_close_on_exec("self", fd));
         drop(stream);
         assert_eq!(holder(fd, None), Holder::Own, "stays open");
+    }
+
+    #[test]
+    fn a_marked_process_is_known() {
+        assert!(!is_marked("self") && !is_marked("none"));
+        assert_eq!((mark().unwrap(), mark().unwrap()), (true, false));
+        assert!(is_marked("self"));
+        let marks = fs::read_dir("/proc/self/fd").unwrap().flatten();
+        let names = marks.filter_map(|file| fs::read_link(file.path()).ok());
+        assert_eq!(names.filter(|name| name.to_string_lossy().contains(MARK)).count(), 1);
     }
 
     fn borrowed(fd: i32) -> std::os::fd::BorrowedFd<'static> {

@@ -6,11 +6,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use secret::{Secret, scrubbed};
 use sha2::{Digest, Sha256};
 
-use crate::environment::{Detected, detect, unused_tasks};
+use crate::environment::{Detected, NodePlace, detect, node_place, unused_tasks};
 use crate::error::BootError;
 use crate::identity::{self, Holder};
 use crate::launcher::Launcher;
 use crate::pmi::Pmi;
+use crate::pmix::Pmix;
 use crate::report::ReportSocket;
 
 /// The job of this process.
@@ -19,6 +20,7 @@ pub struct Job {
     size: u32,
     universe_size: Option<u32>,
     application_number: Option<u32>,
+    place: Option<NodePlace>,
     secret: Secret,
     id: u64,
     launcher: Option<Mutex<Box<dyn Launcher>>>,
@@ -55,6 +57,17 @@ impl Job {
                     Holder::Nobody => Err(BootError::Closed { fd }),
                 }
             }
+            Detected::Pmix { namespace, rank } => {
+                if identity::is_descendant(&namespace) {
+                    // A program that a rank has started.
+                    return Self::alone();
+                }
+                if !identity::mark().map_err(BootError::Launcher)? {
+                    return Err(BootError::Again);
+                }
+                let (pmix, size) = Pmix::open(namespace, rank)?;
+                Self::of_many(Box::new(pmix), rank, size)
+            }
             Detected::PmiPort { address, id } => {
                 let stream = TcpStream::connect(&address).map_err(BootError::Launcher)?;
                 let (pmi, place) = Pmi::open(stream, Some(id))?;
@@ -75,6 +88,7 @@ impl Job {
             size: 1,
             universe_size,
             application_number,
+            place: node_place(),
             secret,
             id,
             launcher,
@@ -91,6 +105,7 @@ impl Job {
     pub fn of_many(mut server: Box<dyn Launcher>, rank: u32, size: u32) -> Result<Self, BootError> {
         let universe_size = server.universe_size()?;
         let application_number = server.application_number()?;
+        let place = server.place()?;
         let (secret, is_ours) = agree_secret(&mut *server, rank)?;
         let is_watched = is_ours && server.introduce()?;
         let id = job_number(&secret, server.job_name());
@@ -100,6 +115,7 @@ impl Job {
             size,
             universe_size,
             application_number,
+            place,
             secret,
             id,
             launcher,
@@ -137,6 +153,16 @@ impl Job {
     /// `MPI_APPNUM`, if the launcher provides it.
     pub fn application_number(&self) -> Option<u32> {
         self.application_number
+    }
+
+    /// Number of the job's ranks on this node, if the launcher provides it.
+    pub fn local_ranks(&self) -> Option<usize> {
+        self.place.map(|place| place.ranks as usize)
+    }
+
+    /// True if this is the first of the job's ranks on this node, or the launcher does not provide it.
+    pub fn is_first_on_node(&self) -> bool {
+        self.place.is_none_or(|place| place.position == 0)
     }
 
     /// The secret that proves to peers that a process belongs to the job.
@@ -185,7 +211,7 @@ impl Job {
     pub fn fetch(&self, rank: u32, key: &str) -> Result<Vec<u8>, BootError> {
         let unpublished = || BootError::Unpublished { rank, key: key.into() };
         let mut server = self.server().ok_or_else(unpublished)?;
-        let bytes = published(rank, key, |name| server.get(name))?;
+        let bytes = published(rank, key, |name| server.get(rank, name))?;
         bytes.ok_or_else(unpublished)
     }
 
@@ -196,7 +222,7 @@ impl Job {
         let Some(mut server) = launcher.and_then(|server| server.try_lock().ok()) else {
             return false;
         };
-        let known = server.get(&ended_name(rank));
+        let known = server.get_served(&ended_name(rank));
         known.is_ok_and(|known| known.is_some())
     }
 
@@ -226,9 +252,9 @@ impl Job {
 }
 
 /// Returns the job's secret, and true if the launcher is ours. Our launcher serves a secret over its own
-/// channels; under a foreign one, rank 0 makes it and publishes it over PMI.
+/// channels; under a foreign one, rank 0 makes it and publishes it over PMI or PMIx.
 fn agree_secret(server: &mut dyn Launcher, rank: u32) -> Result<(Secret, bool), BootError> {
-    if let Some(text) = server.get(SECRET_KEY)? {
+    if let Some(text) = server.get_served(SECRET_KEY)? {
         return Ok((secret_of(&text)?, true));
     }
     if rank == 0 {
@@ -236,7 +262,7 @@ fn agree_secret(server: &mut dyn Launcher, rank: u32) -> Result<(Secret, bool), 
         server.put(SHARED_SECRET_KEY, &secret.line("", ""))?;
     }
     server.barrier()?;
-    match server.get(SHARED_SECRET_KEY)? {
+    match server.get(0, SHARED_SECRET_KEY)? {
         Some(text) => Ok((secret_of(&text)?, false)),
         None => Err(BootError::Unpublished { rank: 0, key: SHARED_SECRET_KEY.into() }),
     }

@@ -2,6 +2,7 @@
 
 use zeroize::Zeroizing;
 
+use crate::environment::NodePlace;
 use crate::error::BootError;
 
 /// A connection to the launcher. A method fails if the launcher does.
@@ -24,6 +25,12 @@ pub trait Launcher: Send {
     /// The launcher fails.
     fn application_number(&mut self) -> Result<Option<u32>, BootError>;
 
+    /// Place of this process among those of its node, if the launcher tells it.
+    ///
+    /// # Errors
+    /// The launcher fails.
+    fn place(&mut self) -> Result<Option<NodePlace>, BootError>;
+
     /// Tells the launcher the number of this process. Returns true if the launcher watches it and tells others of its
     /// end.
     ///
@@ -37,11 +44,17 @@ pub trait Launcher: Send {
     /// The launcher fails.
     fn put(&mut self, key: &str, value: &str) -> Result<(), BootError>;
 
-    /// Returns a published value, if there is one. It may be the job's secret.
+    /// Returns a value that process `rank` has published, if there is one. It may be the job's secret.
     ///
     /// # Errors
     /// The launcher fails.
-    fn get(&mut self, key: &str) -> Result<Option<Zeroizing<String>>, BootError>;
+    fn get(&mut self, rank: u32, key: &str) -> Result<Option<Zeroizing<String>>, BootError>;
+
+    /// Returns a value of the launcher itself, if there is one. It may be the job's secret.
+    ///
+    /// # Errors
+    /// The launcher fails.
+    fn get_served(&mut self, key: &str) -> Result<Option<Zeroizing<String>>, BootError>;
 
     /// Waits for all processes of the job.
     ///

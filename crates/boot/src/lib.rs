@@ -1,7 +1,7 @@
-//! Startup of a rank: PMI-1, the job secret, the exchange of addresses.
+//! Startup of a rank: PMI-1 or PMIx, the job secret, the exchange of addresses.
 //!
 //! [`Job::join`] looks at the environment the launcher left: PMI-1 (our `mpiexec`, Hydra, and
-//! whatever else speaks it), or nothing at all, which makes a job of one. Under a launcher it
+//! whatever else speaks it), PMIx (Slurm), or nothing at all, which makes a job of one. Under a launcher it
 //! recognises but does not speak to, it says so and stops: a job of many must never become many jobs
 //! of one.
 
@@ -13,10 +13,12 @@ mod launcher;
 mod limits;
 mod lines;
 mod pmi;
+mod pmix;
+mod pmix_library;
 mod report;
 
 pub use environment::{
-    Detected, NODE_CORES_VARIABLE, detect, is_first_on_node, local_ranks, node_cores, own_cores,
+    Detected, NODE_CORES_VARIABLE, NodePlace, detect, node_cores, node_place, own_cores,
 };
 pub use error::BootError;
 pub use identity::{SOCKET_VARIABLE, socket_inode};

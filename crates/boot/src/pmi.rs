@@ -7,6 +7,7 @@ use std::io::{Read, Write};
 
 use zeroize::Zeroizing;
 
+use crate::environment::{NodePlace, node_place};
 use crate::error::BootError;
 use crate::launcher::Launcher;
 use crate::lines::Lines;
@@ -92,7 +93,15 @@ impl<S: Read + Write + Send> Launcher for Pmi<S> {
         answer.check("put")
     }
 
-    fn get(&mut self, key: &str) -> Result<Option<Zeroizing<String>>, BootError> {
+    fn place(&mut self) -> Result<Option<NodePlace>, BootError> {
+        Ok(node_place())
+    }
+
+    fn get(&mut self, _rank: u32, key: &str) -> Result<Option<Zeroizing<String>>, BootError> {
+        self.get_served(key)
+    }
+
+    fn get_served(&mut self, key: &str) -> Result<Option<Zeroizing<String>>, BootError> {
         let line = format!("cmd=get kvsname={} key={key}", self.kvs);
         let answer = self.ask(&line, "get_result")?;
         if answer.word("rc")? != "0" {

@@ -78,7 +78,7 @@ impl Instance {
             let _ = writeln!(std::io::stderr(), "canele: {notice}");
         }
         let known_sites = Arc::new(OnceLock::new());
-        let policy = idle_pollers(policy(job.size()))?;
+        let policy = idle_pollers(policy(&job))?;
         let own_vcis = vci::wanted(needs.is_multithreaded, &policy)?;
         let costs: Arc<dyn CostStore> = Arc::new(StoredCosts::of_environment());
         let host = costs.host();
@@ -93,7 +93,7 @@ impl Instance {
         modex::publish_own(&job, &locality, &host, own_vcis)?;
         job.fence().map_err(text)?;
         let modex = modex::exchange(&job, &locality, own_vcis, |rank| locality_of(&job, rank))?;
-        opened.check_reach(modex.sites.nodes())?;
+        opened.check_reach(&job, modex.sites.nodes())?;
         known_sites.get_or_init(|| modex.sites.clone());
         let later_vcis = open_later_vcis(&job, &modex, &locality, (&known_sites, &costs))?;
         let job = Arc::new(job);
@@ -454,8 +454,8 @@ fn open_later_vcis(
 
 /// Returns the waiting policy of threads. If the launcher does not provide the number of ranks on this node, all
 /// ranks are assumed to be here.
-fn policy(size: u32) -> Policy {
-    let ranks = boot::local_ranks().unwrap_or(size as usize);
+fn policy(job: &Job) -> Policy {
+    let ranks = job.local_ranks().unwrap_or(job.size() as usize);
     Policy::for_node(ranks, boot::node_cores()).bound_to(boot::own_cores())
 }
 

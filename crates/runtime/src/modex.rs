@@ -48,8 +48,8 @@ pub(crate) fn publish_own(
     vcis: usize,
 ) -> Result<(), String> {
     if job.rank() != 0 {
-        let is_one_node = boot::local_ranks() == Some(job.size() as usize);
-        let known = match boot::is_first_on_node() && !is_one_node {
+        let is_one_node = job.local_ranks() == Some(job.size() as usize);
+        let known = match job.is_first_on_node() && !is_one_node {
             true => KnownLink::latest_far(&remembered(), &Sockets::here()),
             false => Vec::new(),
         };
@@ -86,7 +86,7 @@ pub(crate) fn exchange(
     let bytes = job.fetch(0, PARAMETERS).map_err(|error| error.to_string())?;
     let Parameters { cores, machine_cores, is_named, vcis, costs, plans } =
         Parameters::parse(&bytes).ok_or(MALFORMED)?;
-    let is_one_node = boot::local_ranks() == Some(job.size() as usize);
+    let is_one_node = job.local_ranks() == Some(job.size() as usize);
     let (sites, costs, pairs, quic_first) = match (is_one_node, is_named, &locality.site) {
         (true, false, None) => (SiteMap::flat(), costs, Pairs::default(), QuicFirst::new()),
         (true, false, Some(name)) => {

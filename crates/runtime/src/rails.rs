@@ -92,14 +92,14 @@ impl Opened {
     ///
     /// # Errors
     /// The open rails do not reach all of the job's processes, which are on this number of nodes.
-    pub(super) fn check_reach(&self, nodes: u32) -> Result<(), String> {
+    pub(super) fn check_reach(&self, job: &Job, nodes: u32) -> Result<(), String> {
         let is_open = |kind: &str| self.rails.iter().any(|rail| rail.name().starts_with(kind));
         let reaches_all = is_open("tcp") || is_open("quic") || (is_open("shm") && nodes == 1);
         for ClosedRail { name, reason } in &self.closed {
             if !reaches_all {
                 return Err(format!("rail {name}: {}", with_remedy(reason)));
             }
-            if boot::is_first_on_node() {
+            if job.is_first_on_node() {
                 // A message that nobody can read is lost.
                 let _ = writeln!(
                     io::stderr(),
@@ -151,7 +151,7 @@ pub(super) fn open_rails(
     if job.size() == 1 {
         return Ok(opened);
     }
-    provide_open_files(wanted, job.size())?;
+    provide_open_files(wanted, job)?;
     let variable = settings::RAILS.variable();
     for team in wanted.split(',') {
         let names: Vec<_> = team.split('+').map(|name| name.trim().to_owned()).collect();
@@ -191,13 +191,13 @@ fn with_remedy(error: &RailError) -> String {
 ///
 /// # Errors
 /// The hard limit is too low for links in shared memory to all ranks of this node. A link without files would hang.
-fn provide_open_files(rails: &str, size: u32) -> Result<(), String> {
+fn provide_open_files(rails: &str, job: &Job) -> Result<(), String> {
     let names = rails.split([',', '+']).map(str::trim);
     let has_shm = names.clone().any(|name| name == "shm");
-    let local = boot::local_ranks().unwrap_or(1).max(1) as u64;
+    let local = job.local_ranks().unwrap_or(1).max(1) as u64;
     let own = FILES_OF_PROCESS + FILES_OF_RAIL * names.count() as u64;
     let needed = own + FILES_OF_NEIGHBOUR * (local - 1);
-    match boot::raise_open_files(needed + FILES_OF_PEER * u64::from(size)) {
+    match boot::raise_open_files(needed + FILES_OF_PEER * u64::from(job.size())) {
         Some(limit) if has_shm && limit < needed => Err(format!(
             "the limit of {limit} open files is too low for {local} ranks on a host, which need \
              {needed}: raise the hard limit (ulimit -Hn)"

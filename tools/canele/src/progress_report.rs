@@ -22,7 +22,7 @@ pub fn text() -> String {
         ),
         may_precede: progress::may_precede(),
         shared: boot::node_cores(),
-        ranks: boot::local_ranks(),
+        ranks: boot::node_place().map(|place| place.ranks as usize),
     };
     found.tell()
 }

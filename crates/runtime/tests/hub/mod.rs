@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex};
 
-use boot::{BootError, Job, Launcher};
+use boot::{BootError, Job, Launcher, NodePlace};
 use zeroize::Zeroizing;
 
 /// The launcher of one job.
@@ -51,6 +51,10 @@ impl Launcher for Client {
         Ok(None)
     }
 
+    fn place(&mut self) -> Result<Option<NodePlace>, BootError> {
+        Ok(None)
+    }
+
     fn introduce(&mut self) -> Result<bool, BootError> {
         Ok(false)
     }
@@ -60,8 +64,12 @@ impl Launcher for Client {
         Ok(())
     }
 
-    fn get(&mut self, key: &str) -> Result<Option<Zeroizing<String>>, BootError> {
+    fn get(&mut self, _rank: u32, key: &str) -> Result<Option<Zeroizing<String>>, BootError> {
         Ok(self.0.state.lock().unwrap().values.get(key).cloned().map(Zeroizing::new))
+    }
+
+    fn get_served(&mut self, key: &str) -> Result<Option<Zeroizing<String>>, BootError> {
+        self.get(0, key)
     }
 
     fn barrier(&mut self) -> Result<(), BootError> {
