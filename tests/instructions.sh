@@ -38,7 +38,7 @@ within "MPI_Reduce of 8 bytes by the root, which comes last" 2384 "$(counts MPI_
 within "MPI_Allreduce_init of 8 bytes, planned before" 1350 "$(counts MPI_Allreduce_init 0)"
 within "MPI_Alltoall_init of 8 bytes a block, planned before" 1730 "$(counts MPI_Alltoall_init 0)"
 within "MPI_Put of 8 bytes to memory of the node" 200 "$(counts MPI_Put 0)"
-within "MPI_Fetch_and_op of 8 bytes there" 357 "$(counts MPI_Fetch_and_op 0)"
+within "MPI_Fetch_and_op of 8 bytes there" 372 "$(counts MPI_Fetch_and_op 0)"
 within "MPI_Win_flush of both" 84 "$(counts MPI_Win_flush 0)"
 within "mad_pack of 16 bytes" 93 "$(counts mad_pack 0)"
 within "mad_unpack of 16 bytes, EXPRESS, that are there" 131 "$(counts mad_unpack 1)"

@@ -1,5 +1,7 @@
 //! A described stream of bytes in the application's memory.
 
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
@@ -230,16 +232,27 @@ impl Region {
     }
 
     /// Returns the memory as one span, if it is contiguous.
+    #[inline]
     pub fn as_span(&self) -> Option<Span> {
-        let address = match &self.shape {
-            RegionShape::Flat(address) => address.wrapping_add(self.start),
-            RegionShape::Owned(buffer) => buffer.address.wrapping_add(self.start),
-            RegionShape::Strided { .. } | RegionShape::Chain(_) if self.is_empty() => {
-                std::ptr::null_mut()
-            }
-            RegionShape::Strided { .. } | RegionShape::Chain(_) => return self.as_single_span(),
-        };
-        Some(Span { address, len: self.len })
+        match self.flat() {
+            Some(address) => Some(Span { address, len: self.len }),
+            None => self.as_single_span(),
+        }
+    }
+
+    /// Begins to fetch the cache line of byte `offset` for a write, if the region is contiguous and
+    /// the processor can.
+    #[inline]
+    pub fn prefetch(&self, offset: usize) {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(address) = self.flat() {
+            self.check(offset, 1);
+            // SAFETY: every x86-64 processor has the instruction, which accesses no memory that
+            // the program sees.
+            unsafe { _mm_prefetch::<_MM_HINT_ET0>(address.wrapping_add(offset).cast()) };
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = offset;
     }
 
     /// Copies bytes `offset..offset + target.len()` of the stream into `target`.
@@ -488,7 +501,11 @@ impl Region {
         }
     }
 
+    #[inline(never)]
     fn as_single_span(&self) -> Option<Span> {
+        if self.is_empty() {
+            return Some(Span { address: std::ptr::null_mut(), len: 0 });
+        }
         let mut first: Option<Span> = None;
         let single = self.visit(0, self.len, &mut |span| match &mut first {
             None => {

@@ -1,5 +1,5 @@
-//! Combination of elements in the memory of a target. All who combine hold the lock of its memory meanwhile, whichever way
-//! they come, so that each element is combined as a whole.
+//! Combination of elements in the memory of a target. All who combine hold the locks of the elements meanwhile, whichever
+//! way they come, so that each element is combined as a whole.
 
 use std::sync::{Arc, LazyLock};
 
@@ -127,7 +127,23 @@ impl Combination {
         if let Some(data) = data {
             data.read(0, operand);
         }
-        control.combine(|| {
+        self.combine_operand::<ROOM>(operand, (memory, offset), old, control);
+        if let Some(result) = result {
+            result.write(0, old);
+        }
+    }
+
+    /// Combines an element with `operand`. The one that was there is then in `old`.
+    #[inline(always)]
+    pub(crate) fn combine_operand<const ROOM: usize>(
+        &self,
+        operand: &[u8],
+        (memory, offset): (&Region, usize),
+        old: &mut [u8],
+        control: &Control,
+    ) {
+        let len = operand.len();
+        control.combine((memory, offset, len), || {
             memory.read(offset, old);
             match self.op {
                 Predefined::NoOp => {}
@@ -139,9 +155,6 @@ impl Combination {
                 }
             }
         });
-        if let Some(result) = result {
-            result.write(0, old);
-        }
     }
 
     /// Combines `data` with as many elements that begin at `offset` in `memory`. Passes those that were there to `old`, in
@@ -154,7 +167,8 @@ impl Combination {
         control: &Control,
         old: &mut dyn FnMut(&[u8]),
     ) {
-        control.combine(|| match (!self.has_gaps(), data.len()) {
+        let len = data.len() / self.size().max(1) * self.extent();
+        control.combine((memory, offset, len), || match (!self.has_gaps(), data.len()) {
             (true, ..=SHORT_LEN) => self.combine_in::<SHORT_LEN>(memory, offset, data, old),
             (true, _) => self.combine_in::<LONG_LEN>(memory, offset, data, old),
             (false, _) => self.combine_spread(memory, offset, data, old),
@@ -167,7 +181,7 @@ impl Combination {
         !self.layout().is_contiguous()
     }
 
-    /// Combines `data` with as many elements without gaps, whose lock the caller holds. Writes those that were there to
+    /// Combines `data` with as many elements without gaps, whose locks the caller holds. Writes those that were there to
     /// `result`.
     pub(crate) fn apply_to_stream(
         &self,
@@ -258,7 +272,7 @@ impl Combination {
     ) {
         let mut former = [0; ELEMENT_MAX];
         let former = &mut former[..compare.len()];
-        control.combine(|| {
+        control.combine((memory, offset, former.len()), || {
             memory.read(offset, former);
             if former == compare {
                 memory.write(offset, new);

@@ -7,6 +7,7 @@
 
 mod combine;
 mod control;
+mod delayed;
 mod fault;
 mod locks;
 #[cfg(test)]

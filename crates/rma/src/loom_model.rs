@@ -177,8 +177,14 @@ impl Number {
 fn elements_are_combined_one_after_the_other(first: u32) {
     let (word, number) = (Arc::new(AtomicU32::new(first)), Number::new());
     let (for_other, others) = (Arc::clone(&word), Arc::clone(&number));
-    let other = thread::spawn(move || word_lock::hold(&for_other, 1, || others.add()));
-    word_lock::hold(&word, 2, || number.add());
+    let other = thread::spawn(move || {
+        word_lock::take(&for_other, 1);
+        others.add();
+        word_lock::give_back(&for_other);
+    });
+    word_lock::take(&word, 2);
+    number.add();
+    word_lock::give_back(&word);
     other.join().unwrap();
     assert_eq!((word.load(Ordering::Relaxed), number.value()), (0, 2));
 }

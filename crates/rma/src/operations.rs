@@ -5,6 +5,7 @@ use memory::Region;
 
 use crate::combine::{Combination, ELEMENT_MAX};
 use crate::control::Control;
+use crate::delayed::{DelayedAccumulate, OPERAND_MAX};
 use crate::fault::Result;
 use crate::pieces::{PIECE_MAX, PieceRun, Pieces};
 use crate::place::{ByteRun, TargetPlace};
@@ -179,7 +180,11 @@ impl Window {
         to: TargetPlace<'_>,
         combination: &'static Combination,
     ) -> Result<()> {
-        self.combine(Some(data), None, to, combination)
+        match self.delayed {
+            None => self.combine(Some(data), None, to, combination),
+            // The call that is rarely made gets a value, so that this one stays in registers.
+            Some(_) => self.accumulate_in_any_order(&data.clone(), to, combination),
+        }
     }
 
     /// Combines data like [`Window::accumulate`]; `result` gets the elements that were there. Without data, the elements
@@ -261,6 +266,40 @@ impl Window {
             _ => self.combine_several(data.cloned(), result.cloned(), to, combination),
         }
         Ok(())
+    }
+
+    /// Combines data in any order; short ones wait.
+    #[inline(never)]
+    fn accumulate_in_any_order(
+        &self,
+        data: &Region,
+        to: TargetPlace<'_>,
+        combination: &'static Combination,
+    ) -> Result<()> {
+        let target = self.target(to.rank());
+        to.check(target.len)?;
+        let is_short = to.len() == OPERAND_MAX && combination.simple_size() == Some(OPERAND_MAX);
+        match (&self.delayed, &target.mapped, to.contiguous()) {
+            (Some(delayed), Some(mapped), Some(offset)) if is_short => {
+                let mut operand = [0; OPERAND_MAX];
+                data.read(0, &mut operand);
+                let new = DelayedAccumulate { rank: to.rank(), offset, operand, combination };
+                let note = || target.outstanding.note_delayed();
+                delayed.push(new, &mapped.memory, note, |oldest| self.apply_delayed(oldest));
+            }
+            _ => self.combine_several(Some(data.clone()), None, to, combination),
+        }
+        Ok(())
+    }
+
+    /// Combines the element of an accumulate that has waited.
+    #[inline]
+    pub(crate) fn apply_delayed(&self, delayed: DelayedAccumulate) {
+        let DelayedAccumulate { rank, offset, operand, combination } = delayed;
+        if let Some(Mapped { memory, control }) = &self.target(rank).mapped {
+            let (at, mut old) = ((memory, offset), [0; OPERAND_MAX]);
+            combination.combine_operand::<OPERAND_MAX>(&operand, at, &mut old, control);
+        }
     }
 
     #[inline(never)]
@@ -391,7 +430,8 @@ fn combine_mapped(
         let len = step.min(data.len() - at);
         let (data, result) = (data.slice(at, len), result.map(|result| result.slice(at, len)));
         let elements = elements.slice(at, len);
-        control.combine(|| combination.apply_to_stream(&elements, &data, result.as_ref()));
+        let work = || combination.apply_to_stream(&elements, &data, result.as_ref());
+        control.combine((&elements, 0, len), work);
     }
 }
 
@@ -419,8 +459,8 @@ fn combine_with_gaps(
     }
 }
 
-/// Number of elements that are combined while others wait for the lock.
-const LOCKED_MAX: usize = 2048;
+/// Number of elements that are combined while others wait for the locks.
+const LOCKED_MAX: usize = 4096;
 
 /// Elements of a place in memory that this process maps. The place was checked.
 fn elements(memory: &Region, place: &TargetPlace<'_>) -> Region {

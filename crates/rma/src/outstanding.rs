@@ -7,7 +7,7 @@ use super::parts::{AtomicU8, Mutex, MutexGuard, PoisonError};
 /// Operations on one target. `T` identifies an operation.
 #[derive(Debug)]
 pub(crate) struct Outstanding<T> {
-    /// [`UNFLUSHED`], [`LISTED`] and [`FAILED`], without which a flush has nothing to do, and what is expected.
+    /// [`UNFLUSHED`], [`LISTED`], [`FAILED`] and [`DELAYED`], without which a flush has nothing to do, and what is expected.
     flags: AtomicU8,
     listed: Mutex<Listed<T>>,
     /// Held by the thread that completes operations.
@@ -36,7 +36,18 @@ impl<T> Outstanding<T> {
     /// True if a flush has nothing to do.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        !self.has(UNFLUSHED | LISTED | FAILED)
+        !self.has(UNFLUSHED | LISTED | FAILED | DELAYED)
+    }
+
+    /// Notes that an accumulate waits.
+    #[inline]
+    pub fn note_delayed(&self) {
+        self.set(DELAYED);
+    }
+
+    /// Notes that no accumulate waits.
+    pub fn forget_delayed(&self) {
+        self.flags.fetch_and(!DELAYED, Ordering::AcqRel);
     }
 
     /// Notes that a put or call was sent, which only a flush completes at the target. It may have been covered by a flush of
@@ -143,6 +154,8 @@ const UNFLUSHED: u8 = 1;
 const LISTED: u8 = 2;
 /// An operation has failed, and nobody was told yet.
 const FAILED: u8 = 4;
+/// Accumulates may wait in this process.
+const DELAYED: u8 = 32;
 /// Several puts or calls were sent since the last flush.
 const SEVERAL: u8 = 8;
 /// The last flush was of one put or call.

@@ -11,6 +11,7 @@ use progress::Progress;
 use wire::{PeerId, RemoteKey};
 
 use crate::control::Control;
+use crate::delayed::Delayed;
 use crate::fault::{AccessFault, Result};
 use crate::locks::{self, LockKind};
 use crate::node_memory::NodeMemory;
@@ -41,6 +42,8 @@ pub struct Window {
     targets: Arc<[Target]>,
     /// Operations of a request are listed here, and others with their target.
     sink: Option<Lock<Vec<(u32, OpId)>>>,
+    /// Accumulates that wait, if the program demands no order of them.
+    pub(crate) delayed: Option<Box<Delayed>>,
 }
 
 pub(crate) struct WindowState {
@@ -117,7 +120,7 @@ impl Window {
         card[..8].copy_from_slice(&request::argument_of(key).to_le_bytes());
         card[8..16].copy_from_slice(&len.to_le_bytes());
         card[16..20].copy_from_slice(&unit.to_le_bytes());
-        (Self { inner, targets: Arc::default(), sink: None }, card)
+        (Self { inner, targets: Arc::default(), sink: None, delayed: None }, card)
     }
 
     /// Makes the processes of the window known: peer and card of each rank.
@@ -134,6 +137,11 @@ impl Window {
             has_refused: AtomicBool::new(false),
         };
         self.targets = (0..).zip(peers).zip(cards).map(target).collect();
+    }
+
+    /// Permits that accumulates of this process on an element are applied in another order than that of the calls.
+    pub fn ignore_accumulate_order(&mut self) {
+        self.delayed = Some(Box::default());
     }
 
     /// Withdraws the memory of this process. All processes have flushed their operations and met before.
@@ -211,7 +219,7 @@ impl Window {
     /// Those of `submit`.
     pub fn with_request(&self, submit: impl FnOnce(&Self) -> Result<()>) -> Result<PendingAccess> {
         let (inner, targets) = (Arc::clone(&self.inner), Arc::clone(&self.targets));
-        let window = Self { inner, targets, sink: Some(Lock::new(Vec::new())) };
+        let window = Self { inner, targets, sink: Some(Lock::new(Vec::new())), delayed: None };
         submit(&window)?;
         let ops = window.sink.map(|sink| std::mem::take(&mut *sink.lock())).unwrap_or_default();
         Ok(PendingAccess::new(ops))
@@ -248,6 +256,7 @@ impl Window {
 
     #[inline(never)]
     fn flush_target(&self, rank: u32) -> Result<()> {
+        self.apply_all_delayed(rank);
         self.begin_flush(self.target(rank));
         self.complete(rank)
     }
@@ -257,6 +266,7 @@ impl Window {
     /// # Errors
     /// A target has failed.
     pub fn flush_all(&self) -> Result<()> {
+        self.apply_all_delayed(self.inner.rank);
         self.sync();
         self.targets.iter().for_each(|target| self.begin_flush(target));
         self.flush_local_all()
@@ -312,6 +322,15 @@ impl Window {
     #[inline]
     pub fn sync(&self) {
         fence(Ordering::SeqCst);
+    }
+
+    /// Applies the accumulates that wait. None of this target waits then.
+    fn apply_all_delayed(&self, rank: u32) {
+        if let Some(delayed) = &self.delayed {
+            let forget = || self.target(rank).outstanding.forget_delayed();
+            delayed.drain(|waiting| self.apply_delayed(waiting), forget);
+            self.sync();
+        }
     }
 }
 

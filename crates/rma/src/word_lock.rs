@@ -4,15 +4,18 @@ use std::sync::atomic::Ordering;
 
 use super::parts::{AtomicU32, SPINS, YIELDS, has_ended, spin_loop, yield_now};
 
-/// Holds the lock as process `me`, which is not 0, while `work` runs.
+/// Takes the lock as process `me`, which is not 0.
 #[inline]
-pub(crate) fn hold<T>(word: &AtomicU32, me: u32, work: impl FnOnce() -> T) -> T {
+pub(crate) fn take(word: &AtomicU32, me: u32) {
     if word.compare_exchange(FREE, me, Ordering::Acquire, Ordering::Relaxed).is_err() {
         wait(word, me);
     }
-    let result = work();
+}
+
+/// Gives the lock back that this process has taken.
+#[inline]
+pub(crate) fn give_back(word: &AtomicU32) {
     word.store(FREE, Ordering::Release);
-    result
 }
 
 /// Takes the lock once another holder has released it or has ended.

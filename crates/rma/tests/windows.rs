@@ -145,11 +145,12 @@ fn operations_outside_the_window_have_no_effect() {
 #[test]
 fn combinations_from_all_sides_lose_nothing() {
     let (node, _) = NodeMemory::create(&[64, 64], false).unwrap();
-    // Ranks 0 and 1 share memory; rank 2 comes over the network.
-    let windows = windows(|rank| match rank {
+    // Ranks 0 and 1 share memory; rank 2 comes over the network. Rank 1 demands no order.
+    let mut windows = windows(|rank| match rank {
         2 => WindowMemory::Own(Region::owned(64)),
         _ => WindowMemory::Node(node.clone(), vec![0, 1]),
     });
+    windows[1].0.ignore_accumulate_order();
     const ROUNDS: i64 = 2000;
     let tickets: Vec<i64> = thread::scope(|scope| {
         let workers = windows.each_ref().map(|(window, _)| {
@@ -161,6 +162,8 @@ fn combinations_from_all_sides_lose_nothing() {
                         let two =
                             Region::from_box([1_i64, 2].map(i64::to_ne_bytes).concat().into());
                         window.accumulate(&two, to, sum()).unwrap();
+                        let one = place(rank, 48, 1, &int);
+                        window.accumulate(&number(3), one, sum()).unwrap();
                     }
                     let (ticket, to) = (Region::owned(8), place(1, 32, 1, &int));
                     window.get_accumulate(Some(&number(1)), &ticket, to, sum()).unwrap();
@@ -180,6 +183,29 @@ fn combinations_from_all_sides_lose_nothing() {
         let memory = node.part(position);
         assert_eq!(value(&memory.slice(8, 8)), 3 * ROUNDS);
         assert_eq!(value(&memory.slice(16, 8)), 6 * ROUNDS);
+        assert_eq!(value(&memory.slice(48, 8)), 9 * ROUNDS);
+    }
+}
+
+#[test]
+fn a_flush_of_any_thread_applies_accumulates_that_wait() {
+    let memory = Region::owned(800);
+    let mut windows = windows(|_| WindowMemory::Own(memory.clone()));
+    windows[0].0.ignore_accumulate_order();
+    let window = &windows[0].0;
+    let mut random = Random::new(3);
+    let mut model = [0; 100];
+    for _ in 0..500 {
+        for _ in 0..random.below(40) {
+            let element = random.below(100);
+            let to = &int();
+            window.accumulate(&number(1), place(0, 8 * element as i64, 1, to), sum()).unwrap();
+            model[element] += 1;
+        }
+        thread::scope(|scope| scope.spawn(|| window.flush(0)).join().expect("a thread")).unwrap();
+        for (element, expected) in (0..).zip(model) {
+            assert_eq!(value(&memory.slice(8 * element, 8)), expected, "element {element}");
+        }
     }
 }
 

@@ -105,7 +105,10 @@ impl Window {
     ) -> Result<Self> {
         let own = comm.duplicate_plain()?;
         let made = memory(&own).and_then(|memory| open(&own, memory, unit));
-        let made = made.and_then(|rma| {
+        let made = made.and_then(|mut rma| {
+            if !hints.has_accumulate_order() {
+                rma.ignore_accumulate_order();
+            }
             let rank = own.rank();
             let base = rma.memory(rank).and_then(Region::as_span);
             let values = Values {

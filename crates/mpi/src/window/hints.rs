@@ -77,6 +77,11 @@ impl Hints {
         alignment(self.value(ALIGNMENT)).unwrap_or(ALIGNMENT_MIN)
     }
 
+    /// False if the accumulates of a process need not be applied in the order of the calls (MPI-5.0 §12.7.2).
+    pub fn has_accumulate_order(&self) -> bool {
+        self.value(ORDERING).trim() != "none"
+    }
+
     fn value(&self, key: &str) -> &str {
         let known = HINTS.iter().zip(&self.0).find(|(hint, _)| hint.key == key);
         known.map_or("", |(_, value)| value)
@@ -104,11 +109,12 @@ const fn hint(key: &'static str, default: &'static str, form: ValueForm) -> Hint
 }
 
 const NONCONTIGUOUS: &str = "alloc_shared_noncontig";
+const ORDERING: &str = "accumulate_ordering";
 const ALIGNMENT: &str = "mpi_minimum_memory_alignment";
 
 const HINTS: [Hint; 9] = [
     hint("no_locks", "false", ValueForm::Logical),
-    hint("accumulate_ordering", "rar,raw,war,waw", ValueForm::Words),
+    hint(ORDERING, "rar,raw,war,waw", ValueForm::Words),
     hint("accumulate_ops", "same_op_no_op", ValueForm::Words),
     hint("mpi_accumulate_granularity", "0", ValueForm::Words),
     hint("same_size", "false", ValueForm::Logical),
