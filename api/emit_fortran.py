@@ -2,8 +2,8 @@
 
 Each procedure names what it makes of each argument (crates/fortran/src), by kind, direction and length. A procedure is there for
 mpif.h and the module mpi under four names, as compilers write them. The module mpi_f08 uses it too, as mpi_x_f08_, since its types
-and an absent error code are the same to a compiler. A procedure with choice buffers is there a second time, for
-descriptors: as mpi_x_f08ts_, and under a name of C.
+and an absent error code are the same to a compiler. A procedure with choice buffers has that name for compilers without descriptors.
+It is there a second time, for descriptors: as mpi_x_f08ts_, and under a name of C.
 """
 import model
 from fortran import (ADDRESSES, HANDLES, ONLY_F90, description, dummies, has_sections, is_counted_status, is_kept, procedures, section_symbol,
@@ -216,11 +216,12 @@ def library():
     out = [HEAD]
     for entry in procedures():
         for function in entry.functions:
-            differs = has_sections(function) or any(p.kind == "C_BUFFER2" for p in function.parameters)
+            has_f08 = entry.name not in ONLY_F90
+            differs = any(p.kind == "C_BUFFER2" for p in function.parameters)
             if not function.is_large:
-                out.append(procedure(function, "f90" if differs or entry.name in ONLY_F90 else "all", numbers))
+                out.append(procedure(function, "all" if has_f08 and not differs else "f90", numbers))
+            if has_f08 and (function.is_large or differs):
+                out.append(procedure(function, "f08", numbers))
             if has_sections(function):
                 out.append(procedure(function, "sections", numbers))
-            elif entry.name not in ONLY_F90 and (function.is_large or differs):
-                out.append(procedure(function, "f08", numbers))
     return "\n".join(out) + "\n}\n"

@@ -30,6 +30,8 @@ for compiler in gfortran gfortran-11 flang-new-19; do
     done
     CANELE_FC=$compiler mpifort "$sources/intercepted.f90" -o intercepted >log 2>&1 || cat log
     check "mpi_send_f08ts_ by $compiler" " no errors" "$(run -n 1 ./intercepted)"
+    CANELE_FC=$compiler mpifort "$sources/by_address.f90" -o by_address >log 2>&1 || cat log
+    check "mpi_send_f08_ by $compiler" " no errors" "$(run -n 1 ./by_address)"
 done
 cat >refused.f90 <<'F90'
 use mpi_f08
@@ -108,6 +110,9 @@ for module in mpi mpi_f08; do
 done
 
 check "names that tools intercept" "" "$(exported | sed -nE 's/^canele_(p?mpi_.*_f08ts)$/\1_/p' | sort | comm -23 - <(exported))"
+# The size of a variable is not known from its address.
+check "the same for buffers by address" "" \
+    "$(exported | sed -nE 's/^(p?mpi_.*_f08)ts_$/\1_/p' | grep -v '^p\?mpi_sizeof_' | sort | comm -23 - <(exported))"
 
 # Wrong uses that a compiler can see are errors there.
 cat >wrong.f90 <<'F90'

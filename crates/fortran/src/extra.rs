@@ -138,8 +138,8 @@ pmpi_status_f082f_ pmpi_status_f082f pmpi_status_f082f__ PMPI_STATUS_F082F pmpi_
 /// Keeps the compiler from holding a buffer in registers across the call.
 #[unsafe(no_mangle)]
 extern "C" fn mpi_f_sync_reg_(_: *mut c_void) {}
-alias! { mpi_f_sync_reg_: mpi_f_sync_reg mpi_f_sync_reg__ MPI_F_SYNC_REG canele_mpi_f_sync_reg_f08ts mpi_f_sync_reg_f08ts_
-pmpi_f_sync_reg_ pmpi_f_sync_reg pmpi_f_sync_reg__ PMPI_F_SYNC_REG canele_pmpi_f_sync_reg_f08ts pmpi_f_sync_reg_f08ts_ }
+alias! { mpi_f_sync_reg_: mpi_f_sync_reg mpi_f_sync_reg__ MPI_F_SYNC_REG mpi_f_sync_reg_f08_ canele_mpi_f_sync_reg_f08ts mpi_f_sync_reg_f08ts_
+pmpi_f_sync_reg_ pmpi_f_sync_reg pmpi_f_sync_reg__ PMPI_F_SYNC_REG pmpi_f_sync_reg_f08_ canele_pmpi_f_sync_reg_f08ts pmpi_f_sync_reg_f08ts_ }
 
 /// The size of a variable, or of an element of an array.
 #[unsafe(no_mangle)]
