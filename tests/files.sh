@@ -40,7 +40,8 @@ refused() { # case, folder
         head -5 "$work/err"
     done
 }
-refused limit "$work"
+for case in limit quota cut; do refused $case "$work"; done
+refused interrupted "$memory"
 if [ "${2:-}" = apart ]; then
     mkdir "$work/full" "$work/readonly"
     mount -t tmpfs -o size=1m tmpfs "$work/full"
@@ -91,8 +92,10 @@ if [ "${2:-}" = apart ]; then
     mkdir "$work/real/full"
     mount -t tmpfs -o size=1m tmpfs "$work/over/seen/full"
     rails=tcp
-    for case in full limit; do
-        output=$(sighted "$work/over/seen" "2 3" "$work/files_faults" $case "$work/over/seen/full")
+    for case in full limit quota interrupted cut; do
+        place=$work/over/seen
+        [ $case != full ] || place=$place/full
+        output=$(sighted "$work/over/seen" "2 3" "$work/files_faults" $case "$place")
         check "$case, where ranks 2 and 3 do not see the file" "$case: 0 failures" "$output"
         head -5 "$work/err"
     done

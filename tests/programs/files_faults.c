@@ -1,12 +1,23 @@
 /* Files on which the system refuses something: every rank of a collective call gets the same class, with the file, the rank
    and the system's reason, and the next call works. Usage: files_faults CASE DIRECTORY. Any number of ranks.
    The cases: full (DIRECTORY has room for 1 MiB), readonly (DIRECTORY is on a file system mounted so), limit (the soft limit
-   of open files is lowered to what is open). */
+   of open files is lowered to what is open), quota (the kernel answers writes behind the first MiB as if a quota were
+   exceeded), interrupted (signals interrupt system calls all the time), cut (somebody else cuts the file all the time). */
+#include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <mpi.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include "expect.h"
@@ -141,6 +152,122 @@ static void limit(int who) {
     MPI_File_close(&file);
 }
 
+/* Makes all threads' writes behind the first MiB of any file fail. */
+static void exceed_quota(void) {
+    enum { ROOM = 1 << 20 };
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pwritev, 1, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pwritev2, 0, 2),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[3])),
+        BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, ROOM, 1, 0),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EDQUOT),
+    };
+    struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
+    CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+    CHECK(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) == 0);
+}
+
+/* What fits is written, also by the call that fails for others, and stays. */
+static void quota(void) {
+    enum { BELOW = 1 << 18 };
+    MPI_File file = open_as(MPI_MODE_RDWR | MPI_MODE_CREATE);
+    MPI_Offset own = (MPI_Offset)rank * BELOW / size, behind = (MPI_Offset)(rank + 1) * MANY;
+    int len = BELOW / size, code;
+    exceed_quota();
+    expect("write below the quota", MPI_File_write_at_all(file, own, data, len, MPI_BYTE, MPI_STATUS_IGNORE), MPI_SUCCESS);
+    code = MPI_File_write_at_all(file, rank == size - 1 ? behind : own, data, len, MPI_BYTE, MPI_STATUS_IGNORE);
+    expect("write of one rank behind the quota", code, MPI_ERR_QUOTA);
+    says(code, "quota exceeded");
+    code = MPI_File_write_at(file, behind, data, len, MPI_BYTE, MPI_STATUS_IGNORE);
+    expect("write behind the quota", code, MPI_ERR_QUOTA);
+    says(code, "quota exceeded");
+    interleave(file);
+    code = MPI_File_write_at_all(file, size == 1 ? MANY : 0, data, MANY, MPI_BYTE, MPI_STATUS_IGNORE);
+    expect("write of blocks", code, MPI_ERR_QUOTA);
+    says(code, "quota exceeded");
+    expect("write of fewer blocks", MPI_File_write_at_all(file, 0, data, len / BLOCK * BLOCK, MPI_BYTE, MPI_STATUS_IGNORE), MPI_SUCCESS);
+    expect("sync", MPI_File_sync(file), MPI_SUCCESS);
+    char *found = malloc((size_t)len);
+    expect("read", MPI_File_read_at_all(file, 0, found, len / BLOCK * BLOCK, MPI_BYTE, MPI_STATUS_IGNORE), MPI_SUCCESS);
+    CHECK(!memcmp(found, data, (size_t)(len / BLOCK * BLOCK)));
+    free(found);
+    MPI_File_close(&file);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 0) unlink(path);
+}
+
+static void on_alarm(int number) { (void)number; }
+
+/* Calls go on after signals, whose handler does not ask for that. */
+static void interrupted(void) {
+    struct sigaction action = {.sa_handler = on_alarm};
+    struct itimerval often = {{0, 1000}, {0, 1000}}, never = {{0, 0}, {0, 0}};
+    char *found = malloc(MANY);
+    MPI_Status status;
+    int count;
+    sigaction(SIGALRM, &action, NULL), setitimer(ITIMER_REAL, &often, NULL);
+    MPI_File file = open_as(MPI_MODE_RDWR | MPI_MODE_CREATE);
+    expect("preallocate", MPI_File_preallocate(file, (MPI_Offset)64 << 20), MPI_SUCCESS);
+    for (int times = 0; times < 5; times++) {
+        expect("write_at_all", MPI_File_write_at_all(file, (MPI_Offset)rank * MANY, data, MANY, MPI_BYTE, &status), MPI_SUCCESS);
+        expect("sync", MPI_File_sync(file), MPI_SUCCESS);
+        expect("read_at_all", MPI_File_read_at_all(file, (MPI_Offset)rank * MANY, found, MANY, MPI_BYTE, &status), MPI_SUCCESS);
+        MPI_Get_count(&status, MPI_BYTE, &count);
+        CHECK(count == MANY && !memcmp(found, data, MANY));
+    }
+    interleave(file);
+    for (int times = 0; times < 5; times++) {
+        expect("write_at_all of blocks", MPI_File_write_at_all(file, 0, data, MANY, MPI_BYTE, &status), MPI_SUCCESS);
+        memset(found, 0, MANY);
+        expect("read_at_all of blocks", MPI_File_read_at_all(file, 0, found, MANY, MPI_BYTE, &status), MPI_SUCCESS);
+        CHECK(!memcmp(found, data, MANY));
+    }
+    MPI_File_close(&file);
+    setitimer(ITIMER_REAL, &never, NULL);
+    free(found);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 0) unlink(path);
+}
+
+static atomic_int has_ended;
+
+static void *cut_often(void *nothing) {
+    while (!has_ended) {
+        CHECK(truncate(path, BLOCK) == 0);
+        CHECK(truncate(path, (off_t)size * MANY) == 0);
+    }
+    return nothing;
+}
+
+/* Reads bring what is there, and no call fails or waits for what is gone. */
+static void cut(void) {
+    MPI_File file = open_as(MPI_MODE_RDWR | MPI_MODE_CREATE);
+    char *found = malloc(MANY);
+    pthread_t cutter;
+    MPI_Status status;
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 0) CHECK(pthread_create(&cutter, NULL, cut_often, NULL) == 0);
+    for (int times = 0; times < 40; times++) {
+        int count, wrong = 0;
+        if (times == 20) interleave(file);
+        MPI_Offset own = times < 20 ? (MPI_Offset)rank * MANY : 0;
+        expect("write_at_all", MPI_File_write_at_all(file, own, data, MANY, MPI_BYTE, MPI_STATUS_IGNORE), MPI_SUCCESS);
+        expect("read_at_all", MPI_File_read_at_all(file, own, found, MANY, MPI_BYTE, &status), MPI_SUCCESS);
+        MPI_Get_count(&status, MPI_BYTE, &count);
+        CHECK(count >= 0 && count <= MANY);
+        for (int at = 0; at < count; at++) wrong += found[at] != data[at] && found[at] != 0;
+        CHECK(wrong == 0);
+    }
+    has_ended = 1;
+    if (rank == 0) pthread_join(cutter, NULL);
+    MPI_File_close(&file);
+    free(found);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 0) unlink(path);
+}
+
 int main(int argc, char **argv) {
     int all;
     MPI_Init(&argc, &argv);
@@ -152,6 +279,9 @@ int main(int argc, char **argv) {
     if (!strcmp(argv[1], "full")) full();
     if (!strcmp(argv[1], "readonly")) readonly();
     if (!strcmp(argv[1], "limit")) limit(0), limit(size - 1);
+    if (!strcmp(argv[1], "quota")) quota();
+    if (!strcmp(argv[1], "interrupted")) interrupted();
+    if (!strcmp(argv[1], "cut")) cut();
     free(data);
     MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     if (rank == 0) printf("%s: %d failures\n", argv[1], all);

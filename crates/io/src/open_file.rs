@@ -102,7 +102,9 @@ impl OpenFile {
         if size == 0 {
             return Ok(());
         }
-        match retried(|| fs::fallocate(&self.0, FallocateFlags::empty(), 0, size)) {
+        // An interrupted call begins anew on some file systems, and would never end under frequent signals.
+        let reserve = || fs::fallocate(&self.0, FallocateFlags::empty(), 0, size);
+        match cpu::without_signals(|| retried(reserve)) {
             // A file system that cannot reserve room can still extend the file.
             Err(Errno::OPNOTSUPP) if self.size()? < size => self.set_size(size),
             Ok(()) | Err(Errno::OPNOTSUPP) => Ok(()),
