@@ -9,7 +9,7 @@ prefix=$1
 programs=$(mktemp -d)
 canele=$prefix/bin/canele mpiexec=$prefix/bin/mpiexec
 trap 'rm -rf "$programs"' EXIT
-for program in exchange lost_site lost_strangers lost_members; do
+for program in exchange lost_site lost_strangers lost_members files_lost; do
     "$prefix/bin/mpicc" -Wall -Werror -O1 programs/$program.c -o "$programs/$program" || exit 1
 done
 cc -Wall -Werror -O1 -shared -fPIC programs/clock.c -o "$programs/clock.so" -ldl || exit 1
@@ -171,6 +171,31 @@ shared_segments() {
     done
 }
 
+# Collective writes to a file that one site sees. A short cut costs time alone. After a long one all ranks get an error, and what
+# was synchronized is in the file.
+files() {
+    local cut ends
+    for cut in 2s 12s; do
+        for rails in shm,tcp shm,quic; do
+            mkdir "$work/files"
+            rm -f "$work/begun"
+            # shellcheck disable=SC2016
+            timeout 120 "$mpiexec" -genv BEGUN "$work/begun" -genv FILES_REAL "$work/files" -genv CANELE_RAILS $rails -genv CANELE_LINK_PATIENCE 5 -launcher-exec "$canele lab run" -hosts site0-node0:2,site1-node0:2 -n 4 sh -c '
+                sees=$1; shift
+                [ "$PMI_RANK" -lt 2 ] || sees=$sees/unseen
+                exec "$0" "$sees" "$@"' "$programs/files_lost" "$work/files" -1 20000000 >"$work/out" 2>"$work/err" &
+            job=$!
+            until_true 30 '[ -e "$work/begun" ]'
+            lab cut 1 --for "$cut" >/dev/null
+            wait $job
+            ends=$([ $cut = 12s ] || echo " to the end")
+            check "files of one site, cut for $cut over $rails: what was synchronized is there" "$(for rank in 0 1 2 3; do echo "rank $rank: 0 failures$ends"; done)" "$(sort "$work/out")"
+            grep '^rank .* line ' "$work/err"
+            rm -r "$work/files"
+        done
+    done
+}
+
 # Parts, each of about a minute.
 tcp_both_ways() { raise && tcp both in; }
 tcp_one_way_and_udp() { raise && tcp out && udp; }
@@ -185,5 +210,6 @@ sites() {
     strangers shm,quic 2
 }
 members() { raise && collectives && shared_segments; }
-beside tcp_both_ways tcp_one_way_and_udp sites members
+files_of_one_site() { raise && files; }
+beside tcp_both_ways tcp_one_way_and_udp sites members files_of_one_site
 finish_checks

@@ -1,6 +1,8 @@
 /* A rank is killed in the middle of collective writes. What was reported as written and synchronized is in the file, and
    the others get an error instead of waiting for ever. Usage: files_lost DIRECTORY RANK MICROSECONDS. The rank is killed so
-   long after a few writes, from a thread of its own: wherever it is then. Every other rank compares the file. FILES_REAL
+   long after a few writes, from a thread of its own: wherever it is then. Every other rank compares the file. With rank -1
+   nobody is killed: all write so long, while the network between them may be cut. BEGUN names a file that is made after a
+   few writes. FILES_REAL
    names the directory as all ranks see it, where some do not see DIRECTORY. */
 #include <fcntl.h>
 #include <mpi.h>
@@ -77,6 +79,13 @@ static void meet(int lost) {
     }
 }
 
+/* True if all write once more; no rank has got an error so far. */
+static int goes_on(int number, int lost, double end, int *error) {
+    int more = lost >= 0 ? number < WRITES : MPI_Wtime() < end;
+    if (*error == MPI_SUCCESS && lost < 0) *error = MPI_Bcast(&more, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    return *error == MPI_SUCCESS && more;
+}
+
 int main(int argc, char **argv) {
     static char data[BYTES];
     char name[4200];
@@ -94,19 +103,26 @@ int main(int argc, char **argv) {
     snprintf(name, sizeof name, "%s.%d", real, rank);
     int log = open(name, O_WRONLY | O_CREAT | O_TRUNC, 0666);
     open_view(&file);
-    for (; error == MPI_SUCCESS && number < WRITES; number++) {
+    double end = MPI_Wtime() + delay_us / 1e6;
+    for (; goes_on(number, lost, end, &error); number++) {
         for (int at = 0; at < BYTES; at++) data[at] = byte_at(number, rank, at);
         if (rank == lost && number == BEFORE) pthread_create(&killer, NULL, kill_self, NULL);
         error = MPI_File_write_at_all(file, (MPI_Offset)number * BYTES, data, BYTES, MPI_BYTE, MPI_STATUS_IGNORE);
         if (error == MPI_SUCCESS) error = MPI_File_sync(file);
         if (error == MPI_SUCCESS) CHECK(write(log, ".", 1) == 1);
+        if (rank == 0 && number == BEFORE && getenv("BEGUN")) close(open(getenv("BEGUN"), O_WRONLY | O_CREAT, 0666));
     }
     MPI_Error_class(error, &class);
-    CHECK(class == MPI_ERR_PROC_ABORTED);
+    CHECK(class == MPI_ERR_PROC_ABORTED || (lost < 0 && class == MPI_SUCCESS));
     /* The others may still write their reports. */
     int writes = reported();
     CHECK(writes >= BEFORE && is_whole(writes));
-    printf("rank %d: %d failures\n", rank, failures);
+    printf("rank %d: %d failures%s\n", rank, failures, class == MPI_SUCCESS ? " to the end" : "");
+    if (class == MPI_SUCCESS) {
+        MPI_File_close(&file);
+        MPI_Finalize();
+        return failures != 0;
+    }
     fflush(stdout);
     meet(lost);
     _exit(failures != 0);
