@@ -8,7 +8,8 @@
 
    All operations are measured in turn, so that other load affects them alike. `share` is the speed, as a part of that of
    pwrite or pread. `hidden` is the part of the shorter of access and computing that the other hides (as in `overlap.c`). A case is the number of bytes of a rank
-   and the place: 0 is /dev/shm, 1 the folder of this program. Usage: io SECONDS_PER_OPERATION BYTES/PLACE... */
+   and the place: 0 is /dev/shm, 1 the folder of this program. 2 is that folder too, where the first half of the ranks sees it: the
+   others name a folder that does not exist. Usage: io SECONDS_PER_OPERATION BYTES/PLACE... */
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
@@ -22,7 +23,7 @@
 enum layout { CONTIGUOUS, BLOCKS_1K, BLOCKS_16, NESTED, LAYOUTS };
 enum call { PLAIN, PLAIN_ONE, OWN_ONE, OWN, COLLECTIVE, NONBLOCKING };
 /* The access in the table of operations that is begun beside computing. */
-enum { ONE_OWN = 2, OPERATIONS = 9, DIRECTIONS = 2, ELEMENT = 40, PLACES = 2, TRIALS = 5, WORD = sizeof(uint64_t), TMPFS_MAGIC_NUMBER = 0x01021994 };
+enum { ONE_OWN = 2, OPERATIONS = 9, DIRECTIONS = 2, ELEMENT = 40, PLACES = 3, ONE_SIDE = 2, TRIALS = 5, WORD = sizeof(uint64_t), TMPFS_MAGIC_NUMBER = 0x01021994 };
 
 static const struct operation {
     const char *names[DIRECTIONS];
@@ -41,7 +42,7 @@ static const struct operation {
 
 struct job {
     char path[4096];
-    int rank, size, plain, side; /* descriptor; elements on a side of the cube */
+    int rank, size, place, plain, side; /* descriptor; elements on a side of the cube */
     long bytes;                  /* of each rank */
     MPI_File files[LAYOUTS]; /* the same file, each with a view */
     MPI_Datatype types[LAYOUTS];
@@ -52,6 +53,13 @@ struct job {
 /* True if the first rank alone accesses the file. Beside computing, more ranks than cores would hide nothing. */
 static int is_one(const struct operation *operation) {
     return operation->call == PLAIN_ONE || operation->call == OWN_ONE || operation->call == NONBLOCKING;
+}
+
+/* True if the operation is measured. Where some ranks do not see the file, these are those of all ranks, without those whose blocks
+   are alike. */
+static int is_measured(const struct job *job, const struct operation *operation) {
+    int is_of_all = operation->call == PLAIN || operation->call == OWN || operation->call == COLLECTIVE;
+    return job->place != ONE_SIDE || (is_of_all && operation->layout <= BLOCKS_1K);
 }
 
 static void demand(const char *what, int done) {
@@ -193,11 +201,11 @@ static int try_once(struct job *job, const struct operation *operation, int writ
 }
 
 /* Prints an operation, with its speed as a part of that of plain calls. */
-static void print(const struct job *job, int index, int direction, int place, const struct summary *all) {
+static void print(const struct job *job, int index, int direction, const struct summary *all) {
     const struct operation *operation = &operations[index];
     const struct summary *own = &all[index], *plain = &all[is_one(operation)];
     double part = (double)bytes_of(job, operation->layout) / (double)job->bytes;
-    summary_begin(operation->names[direction], job->bytes, place, own);
+    summary_begin(operation->names[direction], job->bytes, job->place, own);
     printf(", \"share\": %.6f", part * plain->median / own->median);
     if (operation->call == NONBLOCKING) {
         double access = all[ONE_OWN].p25, computing = job->alone_us[direction];
@@ -208,12 +216,13 @@ static void print(const struct job *job, int index, int direction, int place, co
 }
 
 /* All operations of a direction, in turn. */
-static void measure(struct job *job, double seconds, int place, int direction) {
+static void measure(struct job *job, double seconds, int direction) {
     static struct samples samples[OPERATIONS];
     int right[OPERATIONS], writes = direction == 0;
     struct summary summaries[OPERATIONS];
     for (int i = 0; i < OPERATIONS; i++) {
         samples_clear(&samples[i]);
+        if (!is_measured(job, &operations[i])) continue;
         right[i] = try_once(job, &operations[i], writes, &samples[i].first_us);
         for (int k = 0; k < TRIALS && i == ONE_OWN; k++) {
             double us = once(job, &operations[i], writes);
@@ -222,20 +231,35 @@ static void measure(struct job *job, double seconds, int place, int direction) {
     }
     double start = clock_system_s();
     for (int ends = 0; !ends;) {
-        for (int i = 0; i < OPERATIONS; i++) samples[i].us[samples[i].count++] = once(job, &operations[i], writes);
+        for (int i = 0; i < OPERATIONS; i++)
+            if (is_measured(job, &operations[i])) samples[i].us[samples[i].count++] = once(job, &operations[i], writes);
         int count = samples[0].count;
         ends = count == SAMPLES_ROOM || (count >= SAMPLES_LEAST && clock_system_s() - start >= seconds * OPERATIONS);
         MPI_Bcast(&ends, 1, MPI_INT, 0, MPI_COMM_WORLD);
     }
-    for (int i = 0; i < OPERATIONS; i++) summaries[i] = samples_summary(&samples[i]);
     for (int i = 0; i < OPERATIONS && job->rank == 0; i++) {
-        if (right[i]) print(job, i, direction, place, summaries);
-        else missing_print(operations[i].names[direction], job->bytes, place, "the result came out wrong");
+        if (!is_measured(job, &operations[i])) continue;
+        summaries[i] = samples_summary(&samples[i]);
+        if (right[i]) print(job, i, direction, summaries);
+        else missing_print(operations[i].names[direction], job->bytes, job->place, "the result came out wrong");
     }
 }
 
-/* Fills the data of all layouts, and opens the file both ways. */
-static void begin(struct job *job) {
+/* Opens the file for a layout. False if the library cannot, where some ranks do not see it. */
+static int open_file(struct job *job, int layout) {
+    char unseen[sizeof job->path + 16];
+    snprintf(unseen, sizeof unseen, "%s-unseen/file", job->path);
+    int sees = job->place != ONE_SIDE || job->rank < job->size / 2;
+    int mode = MPI_MODE_CREATE | MPI_MODE_RDWR, is_open, all;
+    is_open = MPI_File_open(MPI_COMM_WORLD, sees ? job->path : unseen, mode, MPI_INFO_NULL, &job->files[layout]) == MPI_SUCCESS;
+    MPI_Allreduce(&is_open, &all, 1, MPI_INT, MPI_LAND, MPI_COMM_WORLD);
+    demand(job->path, all || job->place == ONE_SIDE);
+    if (all) set_view(job, layout);
+    return all;
+}
+
+/* Fills the data of all layouts, and opens the file both ways. False if the library cannot open it. */
+static int begin(struct job *job) {
     size_t room = (size_t)job->bytes;
     job->side = (int)(cbrt((double)job->bytes * job->size / ELEMENT)) / job->size * job->size;
     errno = 0;
@@ -249,20 +273,21 @@ static void begin(struct job *job) {
     MPI_Type_dup(MPI_BYTE, &job->types[CONTIGUOUS]);
     job->types[BLOCKS_1K] = blocks(job, 1024), job->types[BLOCKS_16] = blocks(job, 16), job->types[NESTED] = nested(job);
     for (int layout = 0; layout < LAYOUTS; layout++) MPI_Type_commit(&job->types[layout]);
-    int mode = MPI_MODE_CREATE | MPI_MODE_RDWR;
-    for (int layout = 0; layout < LAYOUTS; layout++) {
-        MPI_File *file = &job->files[layout];
-        demand(job->path, MPI_File_open(MPI_COMM_WORLD, job->path, mode, MPI_INFO_NULL, file) == MPI_SUCCESS);
-        set_view(job, layout);
-    }
-    job->plain = open(job->path, O_RDWR);
+    job->plain = open(job->path, O_RDWR | O_CREAT, 0666);
     demand(job->path, job->plain >= 0);
+    MPI_Barrier(MPI_COMM_WORLD);
+    int is_open = 1;
+    for (int layout = 0; layout < LAYOUTS; layout++) {
+        job->files[layout] = MPI_FILE_NULL;
+        is_open = is_open && open_file(job, layout);
+    }
+    return is_open;
 }
 
 static void end(struct job *job) {
     close(job->plain);
     for (int layout = 0; layout < LAYOUTS; layout++) {
-        MPI_File_close(&job->files[layout]);
+        if (job->files[layout] != MPI_FILE_NULL) MPI_File_close(&job->files[layout]);
         MPI_Type_free(&job->types[layout]), free(job->out[layout]);
     }
     if (job->rank == 0) unlink(job->path);
@@ -272,6 +297,7 @@ static void end(struct job *job) {
 /* Chooses the file, the same for all ranks. Returns false if the place is not what it should be. */
 static int find_place(struct job *job, char *program, int place) {
     struct statfs system;
+    job->place = place;
     int is_there = 1;
     if (job->rank == 0) {
         char *folder = place == 0 ? "/dev/shm" : dirname(program);
@@ -298,16 +324,17 @@ int main(int argc, char **argv) {
         }
         snprintf(program, sizeof program, "%s", argv[0]);
         job.bytes = asked.bytes;
+        const char *lacks = asked.count > 0 ? "the folder of the program is on a tmpfs" : "/dev/shm is no tmpfs";
         if (find_place(&job, program, (int)asked.count)) {
-            begin(&job);
-            for (int direction = 0; direction < DIRECTIONS; direction++) measure(&job, seconds, (int)asked.count, direction);
+            int is_open = begin(&job);
+            for (int direction = 0; direction < DIRECTIONS && is_open; direction++) measure(&job, seconds, direction);
             end(&job);
-            continue;
+            if (is_open) continue;
+            lacks = "a file that some ranks do not see is refused";
         }
         for (int direction = 0; direction < DIRECTIONS && job.rank == 0; direction++)
             for (int k = 0; k < OPERATIONS; k++)
-                missing_print(operations[k].names[direction], asked.bytes, asked.count,
-                              asked.count ? "the folder of the program is on a tmpfs" : "/dev/shm is no tmpfs");
+                if (is_measured(&job, &operations[k])) missing_print(operations[k].names[direction], asked.bytes, asked.count, lacks);
     }
     return program_end(0);
 }

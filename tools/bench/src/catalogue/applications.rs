@@ -75,10 +75,13 @@ pub static RAY2MESH: Description = Description {
     ..PLAIN
 };
 
+/// Place of a file that the first half of the ranks sees.
+const ONE_SIDE: u64 = 2;
+
 pub static IO: Description = Description {
     name: "io",
     about: "Files by all ranks, beside pwrite and pread by as many processes",
-    details: "Times are µs until all ranks have ended, with the speed as a part of that of pwrite and pread. Parts are contiguous, or interleaved in blocks of 1 KiB, of 16 bytes, or of rows of a cube, in a collective call. The non-blocking ones run beside as much computing, of which a part is hidden. Files are in /dev/shm, and in the folder for the programs; none is synchronized.",
+    details: "Times are µs until all ranks have ended, with the speed as a part of that of pwrite and pread. Parts are contiguous, or interleaved in blocks of 1 KiB, of 16 bytes, or of rows of a cube, in a collective call. The non-blocking ones run beside as much computing, of which a part is hidden. Files are in /dev/shm, and in the folder for the programs; none is synchronized. Of files on one side, the limit is the time of the link for the data of the other side; the file takes that of pwrite besides.",
     program: "io",
     title: "Files: an access of all ranks",
     time: "until all ranks have ended",
@@ -92,19 +95,29 @@ pub static IO: Description = Description {
     }),
     counts: Some(Numbers {
         option: "files",
-        help: "Place of the file: 0 is /dev/shm, 1 the folder of the programs",
+        help: "Place of the file: 0 is /dev/shm, 1 the folder of the programs, 2 that folder, which the first half of the ranks sees",
         default: "0,1",
         quick: "0,1",
         least: 0,
-        most: 1,
+        most: ONE_SIDE,
         ..SIZES
     }),
     has_case: |case| case.bytes.is_multiple_of(1024),
     ranks: Some(Numbers { default: "4", quick: "4", most: 16, ..RANKS }),
-    operations: |_| 18,
+    operations: |case| if case.count == ONE_SIDE { 8 } else { 18 },
     statistics: &[Statistic::Median, Statistic::Least],
     panels: &[Column::Operation, Column::Statistic],
-    axis: &[Column::Bytes("size"), Column::Ranks, Column::Word("file", &["/dev/shm", "folder"])],
+    axis: &[
+        Column::Bytes("size"),
+        Column::Ranks,
+        Column::Word("file", &["/dev/shm", "folder", "one side"]),
+    ],
+    least_us: Some(|link, operation, case| match case.count {
+        ONE_SIDE if operation.contains("_all") => {
+            link.limit_us(u64::from(case.ranks / 2) * case.bytes)
+        }
+        _ => 0.0,
+    }),
     shape: Shape::Bars,
     figure: Some(Quantity::Share(Share {
         head: "of plain",
