@@ -73,7 +73,7 @@ if command -v apt-get >/dev/null; then
     [ "$run" = - ] || passed=$((run - failed))
     row "MPICH" "$run" "$passed" 0 "$failed"
     step "libraries of others"
-    for name in fftw3 scotch hypre petsc mumps hpcc romio pnetcdf hdf5 netcdf; do
+    for name in fftw3 scotch hypre petsc mumps hpcc romio pnetcdf hdf5 netcdf h5py; do
         check 2400 tests/programs_of_others.sh "$prefix" "$PWD/build/debian" $name || true
         read -r run failed < <(sed -nE "s/^$name ([0-9]+) ([0-9]+)$/\1 \2/p" "$output" | grep . || echo '- no-end')
         passed=-

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # Libraries for applications, built by our mpicc with their own instructions, and their own tests of MPI features:
 # FFTW's transforms, PT-Scotch's partitions, hypre's and PETSc's solvers, PETSc's star forests over windows, MUMPS's
-# solvers in Fortran, and the HPC Challenge. For files ROMIO's tests, PnetCDF, parallel HDF5, and netCDF-C on top of both.
-# Their sources are Debian's, by apt. Prints a line for each: its name, and the numbers of tests run and failed. Their
+# solvers in Fortran, and the HPC Challenge. For files ROMIO's tests, PnetCDF, parallel HDF5, netCDF-C on top of both, and
+# h5py on HDF5. Their sources are Debian's, by apt, or PyPI's. Prints a line for each: its name, and the numbers of tests run and failed. Their
 # output is in FOLDER/NAME.log.
 # Usage: programs_of_others.sh PREFIX FOLDER [NAME...]
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 prefix=$1 folder=$2
 shift 2
-[ $# -gt 0 ] || set -- fftw3 scotch hypre petsc mumps hpcc romio pnetcdf hdf5 netcdf
+[ $# -gt 0 ] || set -- fftw3 scotch hypre petsc mumps hpcc romio pnetcdf hdf5 netcdf h5py
 export PATH=$prefix/bin:$PATH LD_LIBRARY_PATH=$prefix/lib
 jobs=$(nproc)
 packages="flex bison liblapack-dev gfortran autoconf automake libtool m4 zlib1g-dev libxml2-dev"
@@ -235,6 +235,22 @@ netcdf() {
         make -j"$jobs" -C "$part" $programs && (cd "$part" && timeout 900 bash "./$script") || failed=$((failed + 1))
         ran=$((ran + $(wc -w <<<"$programs")))
     done
+}
+
+# On the parallel HDF5 of the step before. Both are compiled without optimisation, which is faster.
+h5py() {
+    ran=0 failed=0
+    local libraries=$folder/netcdf-libraries environment=$folder/h5py
+    [ -e "$libraries/lib/libhdf5.so" ] || { echo "there is no $libraries/lib/libhdf5.so: run hdf5 first" >&2; return 1; }
+    python3 -m venv "$environment" && cd "$environment" || return
+    install() { bin/pip install -q --disable-pip-version-check --no-cache-dir "$@"; }
+    built eval 'install numpy==2.2.6 cython==3.0.12 pkgconfig setuptools wheel pytest pytest-mpi &&
+        CFLAGS=-O0 MPICC=mpicc MPI4PY_BUILD_MPIABI=1 install --no-binary mpi4py mpi4py==4.1.2 &&
+        CFLAGS=-O0 CC=mpicc HDF5_MPI=ON HDF5_DIR="$libraries" install --no-build-isolation --no-binary=h5py h5py==3.12.1' || return
+    local ranks
+    for ranks in 1 4; do passes 300 mpiexec -timeout 280 -n $ranks bin/python "$here/programs/h5py_parallel.py" file.h5; done
+    # Its own tests of MPI.
+    passes 300 mpiexec -timeout 280 -n 4 bin/python -m pytest -q --with-mpi -m mpi --pyargs h5py.tests
 }
 
 mkdir -p "$folder"
