@@ -16,13 +16,18 @@ HEAD = """\
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
+use binding::argument::{Argument, ByAddress, Value};
+use binding::callback::{Callback, CallbackState, Procedure, error_handler_for, operation_for};
+use binding::translation::{Translated, Variable, Variables};
+
 use crate::argument::*;
-use crate::attribute::{self, KeyvalProcedures, KeyvalState, NewValue, ValueResult};
+use crate::attribute::{self, KeyvalProcedures, NewValue, ValueResult};
 use crate::callback::*;
 use crate::compiler::announce;
 use crate::descriptor::Descriptor;
 use crate::handle::*;
 use crate::section::{On, Section, raise};
+use crate::sentinel;
 use crate::text::*;
 
 procedures! {"""
@@ -55,11 +60,11 @@ def length(parameter, function, is_section):
 def handle(parameter, function, is_section):
     kind, name = parameter.base.removeprefix("MPI_"), parameter.rust_name
     if not parameter.pointers:
-        return Argument("*const c_int", f"Handle<{kind}>", f"Handle::take({name})")
+        return Argument("*const c_int", f"Translated<{kind}>", f"Translated::take({name})")
     make = "result" if parameter.direction == "out" else "take"
     if parameter.array:
         count = length(parameter, function, is_section)
-        return Argument("*mut c_int", f"Handles<{kind}>", f"Handles::{make}({name}, {count})")
+        return Argument("*mut c_int", f"Variables<{kind}>", f"Variables::{make}({name}, {count})")
     return Argument("*mut c_int", f"Variable<{kind}>", f"Variable::{make}({name})")
 
 
@@ -67,7 +72,7 @@ def callback(parameter, function):
     name, base = parameter.rust_name, parameter.base.removeprefix("MPI_").removesuffix("_c")
     owner = base.split("_")[0]
     if base == "User_function":
-        take = f"operation_for({name})"
+        take = f"operation_for::<Datatype>({name})"
     elif base.endswith("errhandler_function"):
         take = f"error_handler_for::<{owner}>({name})"
     elif base in ("Copy_function", "Delete_function"):
@@ -92,7 +97,7 @@ def extra_state(parameter, function):
         return Argument("*const isize", "CallbackState<Grequest>", f"Grequest::take({names})")
     if function.name.startswith("MPI_Register_datarep"):
         return Argument("*const isize", "CallbackState<Datarep>", f"Datarep::take({names})")
-    return Argument(f"*const {word}", "KeyvalState", f"KeyvalProcedures::take({names})")
+    return Argument(f"*const {word}", "CallbackState<KeyvalProcedures>", f"KeyvalProcedures::take({names})")
 
 
 def attribute_value(parameter, function):
@@ -121,7 +126,7 @@ def text(parameter, function, numbers):
 def buffer(parameter, function, is_section):
     name = parameter.rust_name
     if not is_section:
-        return Argument("*mut c_void", "ByAddress<c_void>", f"ByAddress::buffer({name})")
+        return Argument("*mut c_void", "ByAddress<c_void>", f"ByAddress::take(sentinel::buffer({name}))")
     if ADDRESSES.match(function.name) or is_kept(function):
         return Argument("*const Descriptor", "Section", f"Section::address({name})")
     return Argument("*const Descriptor", "Section", f"Section::blocking({name}, {'false' if parameter.direction == 'in' else 'true'})")
@@ -131,10 +136,12 @@ def plain(parameter):
     scalar, name = SCALARS.get(parameter.base, "c_void"), parameter.rust_name
     if not parameter.pointers:
         return Argument(f"*const {scalar}", f"Value<{scalar}>", f"Value::take({name})")
-    make = "weights" if parameter.kind == "WEIGHT" else "take"
-    if parameter.kind == "ERROR_CODE" and parameter.array:
-        make = "error_codes"
-    return Argument(f"*mut {scalar}", f"ByAddress<{scalar}>", f"ByAddress::{make}({name})")
+    address = name
+    if parameter.kind == "WEIGHT":
+        address = f"sentinel::weights({name})"
+    elif parameter.kind == "ERROR_CODE" and parameter.array:
+        address = f"sentinel::error_codes({name})"
+    return Argument(f"*mut {scalar}", f"ByAddress<{scalar}>", f"ByAddress::take({address})")
 
 
 def argument(parameter, function, is_section, is_f08, numbers):
@@ -156,7 +163,7 @@ def argument(parameter, function, is_section, is_f08, numbers):
     if kind == "BUFFER":
         return buffer(parameter, function, is_section)
     if kind == "STATUS":
-        return Argument("*mut c_void", "ByAddress<c_void>", f"ByAddress::statuses({name})")
+        return Argument("*mut c_void", "ByAddress<c_void>", f"ByAddress::take(sentinel::statuses({name}))")
     if kind == "C_BUFFER2" and not is_f08:
         return Argument("*mut c_void", "Unused", f"Unused::take({name})")
     if kind in ("INFO_VALUE_LENGTH", "STRING_LENGTH") and parameter.direction == "inout":

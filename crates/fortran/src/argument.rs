@@ -1,102 +1,8 @@
-//! Arguments on their way from Fortran to C and back, and the procedures that are made of them.
+//! Arguments that only Fortran has, and the procedures that are made of arguments.
 
 use std::ffi::{c_int, c_void};
 
-use crate::sentinel;
-
-/// An argument of a procedure. Each kind has a function `take`, which reads what Fortran passes.
-///
-/// Fortran passes variables as the standard says of the argument: of its type, and as many as another argument or the
-/// communicator says. That is why the blocks that read and write them are sound.
-pub(crate) trait Argument {
-    /// Type of the C function's parameter.
-    type C;
-
-    /// Returns what the C function gets.
-    fn c(&mut self) -> Self::C;
-
-    /// Hands back to Fortran what the C function has written.
-    fn give(self)
-    where
-        Self: Sized,
-    {
-    }
-}
-
-/// A variable that C gets by its value.
-pub(crate) struct Value<T>(T);
-
-impl<T: Copy> Value<T> {
-    /// Reads a variable.
-    pub(crate) unsafe fn take(variable: *const T) -> Self {
-        // SAFETY: Fortran passes the address of a variable of this type.
-        Self(unsafe { variable.read_unaligned() })
-    }
-
-    /// A constant that Fortran does not pass.
-    pub(crate) fn of(value: T) -> Self {
-        Self(value)
-    }
-}
-
-impl Value<c_int> {
-    /// Writes the value where a procedure looks for a number of elements.
-    pub(crate) fn replace(&mut self, value: c_int) {
-        self.0 = value;
-    }
-}
-
-impl Value<i64> {
-    /// Writes the value where a procedure looks for a number of elements.
-    pub(crate) fn replace(&mut self, value: i64) {
-        self.0 = value;
-    }
-}
-
-impl<T: Copy> Argument for Value<T> {
-    type C = T;
-
-    fn c(&mut self) -> T {
-        self.0
-    }
-}
-
-/// The address of variables that C reads and writes as Fortran does.
-pub(crate) struct ByAddress<T>(*mut T);
-
-impl<T> ByAddress<T> {
-    pub(crate) fn take(variables: *mut T) -> Self {
-        Self(variables)
-    }
-
-    /// The address of weights, or the constant that stands for them.
-    pub(crate) fn weights(variables: *mut T) -> Self {
-        Self(sentinel::weights(variables.cast()).cast())
-    }
-
-    /// The address of error codes, unless they are ignored.
-    pub(crate) fn error_codes(variables: *mut T) -> Self {
-        Self(sentinel::error_codes(variables.cast()).cast())
-    }
-
-    /// The address of statuses, unless they are ignored.
-    pub(crate) fn statuses(variables: *mut T) -> Self {
-        Self(sentinel::statuses(variables.cast()).cast())
-    }
-
-    /// The address of a choice buffer, or the constant that stands for it.
-    pub(crate) fn buffer(variables: *mut T) -> Self {
-        Self(sentinel::buffer(variables.cast()).cast())
-    }
-}
-
-impl<T> Argument for ByAddress<T> {
-    type C = *mut T;
-
-    fn c(&mut self) -> *mut T {
-        self.0
-    }
-}
+use binding::argument::Argument;
 
 /// A result that this procedure of Fortran does not give.
 pub(crate) struct Unused(*mut c_void);
@@ -201,7 +107,7 @@ macro_rules! procedures {
     )* };
     (@form [$c:ident $name:ident $($alias:ident)*] $dummies:tt $arguments:tt $prepare:expr => $ierror:ident) => {
         $crate::argument::procedures! { @one $c $name $dummies $arguments $prepare => $ierror }
-        $crate::argument::alias! { $name: $($alias)* }
+        binding::alias! { $name: $($alias)* }
     };
     (@one $c:ident $name:ident ($($dummy:ident: $type:ty),*) ($($argument:ident: $form:ty = $take:expr),*)
         $prepare:expr => $ierror:ident) => {
@@ -223,18 +129,4 @@ macro_rules! procedures {
     };
 }
 
-/// Defines further names of a procedure: functions that jump to it.
-macro_rules! alias {
-    ($target:ident: $($name:ident)*) => { $(
-        #[unsafe(no_mangle)]
-        #[unsafe(naked)]
-        unsafe extern "C" fn $name() {
-            #[cfg(target_arch = "x86_64")]
-            core::arch::naked_asm!("jmp {target}@PLT", target = sym $target);
-            #[cfg(target_arch = "aarch64")]
-            core::arch::naked_asm!("b {target}", target = sym $target);
-        }
-    )* };
-}
-
-pub(crate) use {alias, procedures};
+pub(crate) use procedures;

@@ -6,12 +6,11 @@
 use std::collections::BTreeSet;
 use std::ffi::{c_int, c_void};
 use std::mem::transmute;
-use std::ptr;
 use std::sync::{Mutex, MutexGuard};
 
-use crate::argument::Argument;
-use crate::callback::Procedure;
-use crate::handle::HandleKind;
+use binding::argument::Argument;
+use binding::callback::{CallbackState, Procedure};
+use binding::translation::Translation;
 
 /// An integer in an attribute's callbacks: as wide as an address, or an INTEGER in those of MPI-1.
 pub(crate) trait Word: Copy {
@@ -150,33 +149,16 @@ impl KeyvalProcedures {
         copy: Procedure,
         delete: Procedure,
         extra_state: *const W,
-    ) -> KeyvalState {
+    ) -> CallbackState<Self> {
         static KEYS: Mutex<Vec<&'static KeyvalProcedures>> = Mutex::new(Vec::new());
         // SAFETY: Fortran passes the address of an integer.
-        let key = Self { copy, delete, extra_state: unsafe { *extra_state }.widened() };
-        let mut keys = KEYS.lock().unwrap_or_else(|poison| poison.into_inner());
-        let known = keys.iter().find(|known| ***known == key).copied();
-        KeyvalState(known.unwrap_or_else(|| {
-            let new: &'static KeyvalProcedures = Box::leak(Box::new(key));
-            keys.push(new);
-            new
-        }))
-    }
-}
-
-/// The state of a key as C keeps it.
-pub(crate) struct KeyvalState(&'static KeyvalProcedures);
-
-impl Argument for KeyvalState {
-    type C = *mut c_void;
-
-    fn c(&mut self) -> *mut c_void {
-        ptr::from_ref(self.0).cast_mut().cast()
+        let extra_state = unsafe { *extra_state }.widened();
+        CallbackState::shared(Self { copy, delete, extra_state }, &KEYS)
     }
 }
 
 /// Calls a procedure that copies an attribute. What C has set stays C's, unless the procedure changes it.
-pub(crate) unsafe extern "C" fn copy<K: HandleKind, W: Word>(
+pub(crate) unsafe extern "C" fn copy<K: Translation<Program = c_int, C = usize>, W: Word>(
     object: usize,
     keyval: c_int,
     key: *const KeyvalProcedures,
@@ -201,7 +183,7 @@ pub(crate) unsafe extern "C" fn copy<K: HandleKind, W: Word>(
         let procedure: Copy<W> = transmute((*key).copy);
         let extra_state = W::of((*key).extra_state);
         *flag = 0;
-        let object = K::to_int(object);
+        let object = K::to_program(object);
         procedure(&object, &keyval, &extra_state, &before, &mut after, flag, &mut code);
         if *flag != 0 && code == 0 {
             let is_same = integer.is_none() && after.widened() == before.widened();
@@ -212,7 +194,7 @@ pub(crate) unsafe extern "C" fn copy<K: HandleKind, W: Word>(
 }
 
 /// Calls a procedure that deletes an attribute.
-pub(crate) unsafe extern "C" fn delete<K: HandleKind, W: Word>(
+pub(crate) unsafe extern "C" fn delete<K: Translation<Program = c_int, C = usize>, W: Word>(
     object: usize,
     keyval: c_int,
     value: *mut c_void,
@@ -226,7 +208,7 @@ pub(crate) unsafe extern "C" fn delete<K: HandleKind, W: Word>(
     unsafe {
         let procedure: Delete<W> = transmute((*key).delete);
         let extra_state = W::of((*key).extra_state);
-        procedure(&K::to_int(object), &keyval, &before, &extra_state, &mut code);
+        procedure(&K::to_program(object), &keyval, &before, &extra_state, &mut code);
     }
     if code == 0 {
         forget(value);

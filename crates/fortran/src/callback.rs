@@ -1,150 +1,20 @@
-//! Callbacks in Fortran: functions with C's prototype that call them.
-//!
-//! C passes no state to operations and error handlers. Each procedure that a program makes one of gets a function of
-//! its own from a table, found again by its address. Other callbacks get a state: the procedures and the program's.
+//! Callbacks in Fortran: what their states hold, and functions with C's prototype that call them.
 
 use std::ffi::{c_int, c_void};
-use std::io::{Write, stderr};
-use std::marker::PhantomData;
 use std::mem::transmute;
 use std::ptr;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::argument::{Argument, alias};
-use crate::handle::{Comm, Datatype, File, HandleKind, Session, Win};
+use binding::callback::{Callback, CallbackState, Procedure};
+use binding::translation::Translation;
+use binding::{alias, handled};
 
-/// A procedure of the program.
-pub(crate) type Procedure = *const c_void;
+use crate::handle::{Code, Comm, Datatype, File, Session, Win};
 
-/// A function that C calls, as a word.
-pub(crate) struct Callback(Procedure);
-
-impl Callback {
-    /// A function that calls a procedure through a state.
-    pub(crate) fn of(function: Procedure) -> Self {
-        Self(function)
-    }
-}
-
-impl Argument for Callback {
-    type C = Procedure;
-
-    fn c(&mut self) -> Procedure {
-        self.0
-    }
-}
-
-/// Number of procedures that can be operations, and error handlers of each kind.
-const SLOTS: usize = 64;
-
-/// Procedures without a state, by the number of the function that calls them.
-pub(crate) struct Table {
-    what: &'static str,
-    procedures: [AtomicUsize; SLOTS],
-}
-
-impl Table {
-    const fn new(what: &'static str) -> Self {
-        Self { what, procedures: [const { AtomicUsize::new(0) }; SLOTS] }
-    }
-
-    /// The number of a procedure, which it keeps.
-    fn slot(&self, procedure: Procedure) -> Option<usize> {
-        let address = procedure as usize;
-        let slot = self.procedures.iter().position(|place| {
-            let found = place.compare_exchange(0, address, Ordering::AcqRel, Ordering::Acquire);
-            found.is_ok() || found == Err(address)
-        });
-        if slot.is_none() {
-            let _ = writeln!(
-                stderr(),
-                "canele: more than {SLOTS} procedures of Fortran as {}",
-                self.what
-            );
-        }
-        slot
-    }
-
-    fn procedure(&self, slot: usize) -> usize {
-        self.procedures[slot].load(Ordering::Acquire)
-    }
-}
-
-/// Functions of a generic parameter that counts from 0, as an array.
-macro_rules! numbered {
-    ([$($kind:ty)?] $function:ident) => {
-        numbered!(@ $function [$($kind)?]
-            0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31
-            32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63)
-    };
-    (@ $function:ident [] $($number:literal)*) => { [$($function::<$number> as Procedure),*] };
-    (@ $function:ident [$kind:ty] $($number:literal)*) => { [$($function::<$kind, $number> as Procedure),*] };
-}
-
-static OPERATIONS: Table = Table::new("operations");
-
-/// A user-defined operation. Its number of elements is an int or an MPI_Count, whose address is passed on.
-unsafe extern "C" fn operation<const SLOT: usize>(
-    invec: *mut c_void,
-    inoutvec: *mut c_void,
-    len: *mut c_void,
-    datatype: *mut usize,
-) {
-    type Operation = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_void, *mut c_int);
-    // SAFETY: C passes the address of a handle, and the program gave the procedure as an operation.
-    unsafe {
-        let mut datatype = Datatype::to_int(*datatype);
-        let procedure: Operation = transmute(OPERATIONS.procedure(SLOT));
-        procedure(invec, inoutvec, len, &mut datatype);
-    }
-}
-
-/// The function of an operation.
-pub(crate) fn operation_for(procedure: Procedure) -> Callback {
-    Callback(OPERATIONS.slot(procedure).map_or(ptr::null(), |slot| numbered!([] operation)[slot]))
-}
-
-/// HandleKind of object with error handlers.
-pub(crate) trait Handled: HandleKind {
-    /// The procedures for it.
-    fn table() -> &'static Table;
-}
-
-macro_rules! handled {
-    ($($kind:ident $what:literal)*) => { $(
-        impl Handled for $kind {
-            fn table() -> &'static Table {
-                static TABLE: Table = Table::new($what);
-                &TABLE
-            }
-        }
-    )* };
-}
-
-handled! {
+handled! { Code;
     Comm "error handlers of communicators"
     File "error handlers of files"
     Session "error handlers of sessions"
     Win "error handlers of windows"
-}
-
-unsafe extern "C" fn error_handler<K: Handled, const SLOT: usize>(
-    object: *mut usize,
-    code: *mut c_int,
-) {
-    type Handler = unsafe extern "C" fn(*mut c_int, *mut c_int);
-    // SAFETY: C passes the addresses of a handle and a code, and the program gave the procedure for these.
-    unsafe {
-        let mut object = K::to_int(*object);
-        let procedure: Handler = transmute(K::table().procedure(SLOT));
-        procedure(&mut object, code);
-    }
-}
-
-/// The function of an error handler. C passes it further arguments, which it ignores.
-pub(crate) fn error_handler_for<K: Handled>(procedure: Procedure) -> Callback {
-    let slot = K::table().slot(procedure);
-    Callback(slot.map_or(ptr::null(), |slot| numbered!([K] error_handler)[slot]))
 }
 
 /// The state of a generalized request: its procedures, and the program's variable. As with MPICH and Open MPI, procedures
@@ -191,27 +61,7 @@ impl Datarep {
     /// The function of a conversion, if there is one.
     pub(crate) fn conversion(procedure: Procedure, function: Procedure) -> Callback {
         let is_none = procedure == mpi_conversion_fn_null_ as Procedure;
-        Callback(if is_none { ptr::null() } else { function })
-    }
-}
-
-/// A state that C keeps and passes to callbacks. It is never freed if C takes no notice of it.
-pub(crate) struct CallbackState<T> {
-    state: *mut T,
-    kind: PhantomData<T>,
-}
-
-impl<T> CallbackState<T> {
-    fn new(state: T) -> Self {
-        Self { state: Box::into_raw(Box::new(state)), kind: PhantomData }
-    }
-}
-
-impl<T> Argument for CallbackState<T> {
-    type C = *mut c_void;
-
-    fn c(&mut self) -> *mut c_void {
-        self.state.cast()
+        Callback::of(if is_none { ptr::null() } else { function })
     }
 }
 
@@ -264,7 +114,12 @@ pub(crate) unsafe extern "C" fn datarep_extent(
     // SAFETY: the state lasts as long as the process, and the program gave the procedure for extents.
     unsafe {
         let procedure: Extent = transmute((*state).extent);
-        procedure(&Datatype::to_int(datatype), extent, &raw const (*state).extra_state, &mut code);
+        procedure(
+            &Datatype::to_program(datatype),
+            extent,
+            &raw const (*state).extra_state,
+            &mut code,
+        );
     }
     code
 }
@@ -288,7 +143,8 @@ unsafe fn convert<N>(
     // SAFETY: the state lasts as long as the process, and the program gave the procedure for conversions.
     unsafe {
         let procedure: Conversion<N> = transmute(procedure);
-        let (datatype, extra_state) = (Datatype::to_int(datatype), &raw const (*state).extra_state);
+        let (datatype, extra_state) =
+            (Datatype::to_program(datatype), &raw const (*state).extra_state);
         procedure(userbuf, &datatype, &count, filebuf, &position, extra_state, &mut code);
     }
     code

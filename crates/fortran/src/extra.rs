@@ -2,9 +2,9 @@
 
 use std::ffi::{c_int, c_void};
 
-use crate::argument::alias;
 use crate::attribute::Word;
 use crate::descriptor::{Array, Descriptor};
+use binding::alias;
 
 /// Defines functions that return a value, for C's `MPI_` and `PMPI_` form, each with further names.
 macro_rules! functions {

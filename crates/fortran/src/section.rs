@@ -8,10 +8,11 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
 use std::{ptr, slice};
 
-use crate::argument::{Argument, Value};
 use crate::descriptor::{Array, Descriptor, Dimension};
-use crate::handle::{Datatype, Handle};
+use crate::handle::Datatype;
 use crate::sentinel;
+use binding::argument::{Argument, Value};
+use binding::translation::Translated;
 
 /// A choice buffer as C gets it.
 pub(crate) struct Section {
@@ -58,7 +59,7 @@ impl Section {
     pub(crate) fn describe<N>(
         &mut self,
         count: &mut Value<N>,
-        datatype: &mut Handle<Datatype>,
+        datatype: &mut Translated<Datatype>,
     ) -> c_int
     where
         Value<N>: Argument<C = N> + Count,
@@ -74,7 +75,7 @@ impl Section {
     pub(crate) fn describe_blocks<N>(
         &mut self,
         count: &mut Value<N>,
-        datatype: &mut Handle<Datatype>,
+        datatype: &mut Translated<Datatype>,
     ) -> c_int
     where
         Value<N>: Argument<C = N> + Count,
@@ -91,14 +92,14 @@ impl Section {
     }
 
     /// Describes a section of which counts and displacements give each rank a part; returns an error code.
-    pub(crate) fn describe_elements(&mut self, datatype: &mut Handle<Datatype>) -> c_int {
+    pub(crate) fn describe_elements(&mut self, datatype: &mut Translated<Datatype>) -> c_int {
         self.replace(datatype, |array, basic| block(array, 1, basic))
     }
 
     /// Replaces the datatype by the one that `make` makes of it, if the section is not contiguous.
     fn replace(
         &mut self,
-        datatype: &mut Handle<Datatype>,
+        datatype: &mut Translated<Datatype>,
         make: impl FnOnce(&Array, Basic) -> Result<SectionType>,
     ) -> c_int {
         if self.is_contiguous {

@@ -65,7 +65,7 @@ pub(crate) fn is_in_place(address: *mut c_void) -> bool {
 
 /// The address of a status or of several as C gets it.
 #[inline]
-pub(crate) fn statuses(address: *mut c_void) -> *mut c_void {
+pub(crate) fn statuses<T>(address: *mut T) -> *mut T {
     let is_ignored = is!(
         address,
         canele_mpi_status_ignore
@@ -76,7 +76,7 @@ pub(crate) fn statuses(address: *mut c_void) -> *mut c_void {
     if is_ignored { ptr::null_mut() } else { address }
 }
 
-pub(crate) fn error_codes(address: *mut c_void) -> *mut c_void {
+pub(crate) fn error_codes<T>(address: *mut T) -> *mut T {
     if is!(address, canele_mpi_errcodes_ignore | canele_mpi_errcodes_ignore_f08) {
         ptr::null_mut()
     } else {
@@ -84,7 +84,7 @@ pub(crate) fn error_codes(address: *mut c_void) -> *mut c_void {
     }
 }
 
-pub(crate) fn weights(address: *mut c_void) -> *mut c_void {
+pub(crate) fn weights<T>(address: *mut T) -> *mut T {
     if is!(address, canele_mpi_unweighted | canele_mpi_unweighted_f08) {
         ptr::without_provenance_mut(10)
     } else if is!(address, canele_mpi_weights_empty | canele_mpi_weights_empty_f08) {

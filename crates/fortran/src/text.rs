@@ -3,8 +3,8 @@
 use std::ffi::{CString, c_char, c_int};
 use std::{ptr, slice};
 
-use crate::argument::Argument;
 use crate::sentinel;
+use binding::argument::Argument;
 
 /// A text that C reads.
 pub(crate) struct Text(CString);
@@ -154,11 +154,11 @@ impl Texts {
     }
 }
 
-impl Argument for Option<Texts> {
+impl Argument for Texts {
     type C = *mut *mut c_char;
 
     fn c(&mut self) -> *mut *mut c_char {
-        self.as_mut().map_or(ptr::null_mut(), |texts| texts.addresses.as_mut_ptr().cast())
+        self.addresses.as_mut_ptr().cast()
     }
 }
 
@@ -184,10 +184,10 @@ impl TextRows {
     }
 }
 
-impl Argument for Option<TextRows> {
+impl Argument for TextRows {
     type C = *mut *mut *mut c_char;
 
     fn c(&mut self) -> *mut *mut *mut c_char {
-        self.as_mut().map_or(ptr::null_mut(), |rows| rows.addresses.as_mut_ptr().cast())
+        self.addresses.as_mut_ptr().cast()
     }
 }

@@ -1,7 +1,6 @@
 //! A call as it passes through the layer: its arguments, and the function that it goes to.
 
-use std::ffi::{CStr, c_char, c_int, c_void};
-use std::io::Write;
+use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -82,7 +81,7 @@ impl Next {
     /// Finds the function and records its name.
     #[cold]
     fn find(&self) -> *mut c_void {
-        let address = library_function(self.name);
+        let address = binding::library::function(self.name, "mpiexec -trace and -profile");
         let text = self.name.trim_start_matches('P');
         let Layer { recorder, profile } = layer();
         if let Some(recorder) = recorder
@@ -119,33 +118,5 @@ pub(crate) fn layer() -> &'static Layer {
     })
 }
 
-/// Finds a function of the library that the program has loaded.
-fn library_function(name: &str) -> *mut c_void {
-    static LIBRARY: OnceLock<usize> = OnceLock::new();
-    let library = *LIBRARY.get_or_init(|| {
-        // The program is linked to the library, or has loaded it with what is. It is not loaded again.
-        let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD;
-        // SAFETY: the name is a C string, and a library that is loaded already runs no code.
-        unsafe { libc::dlopen(SONAME.as_ptr(), flags) as usize }
-    });
-    let symbol = format!("{name}\0");
-    let address = match library {
-        0 => ptr::null_mut(),
-        // SAFETY: the handle is that of a library that stays loaded, and the name ends in a zero byte.
-        _ => unsafe { libc::dlsym(library as *mut c_void, symbol.as_ptr().cast::<c_char>()) },
-    };
-    if address.is_null() {
-        let library = SONAME.to_string_lossy();
-        let text = format!(
-            "canele: mpiexec -trace and -profile: {library} of this program has no {name}\n"
-        );
-        // A message that nobody can read is lost.
-        let _ = std::io::stderr().write_all(text.as_bytes());
-        std::process::abort();
-    }
-    address
-}
-
-const SONAME: &CStr = c"libmpi_abi.so.1";
 /// Value of an argument that a function does not have.
 const ABSENT: c_int = c_int::MIN;
