@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Generates what follows from the model of the API (model.py): the C header, the Rust shims, Fortran's procedures, the recorded calls, documents and lists.
+"""Generates what follows from the model of the API (model.py): the C header, the Rust shims, Fortran's procedures, MPICH's ABI, the
+recorded calls, documents and lists.
 
     api/generate.py                      write the generated files
     api/generate.py --check              fail if any of them would change
@@ -24,6 +25,7 @@ import emit_fortran
 import emit_fortran_kit
 import emit_header
 import emit_man
+import emit_mpich
 import emit_shims
 import emit_trace
 import emit_trials
@@ -32,6 +34,8 @@ import model
 HEADER = model.ROOT / "include/mpi.h"
 SHIMS = model.ROOT / "crates/abi/src/generated.rs"
 FORTRAN = model.ROOT / "crates/fortran/src/generated.rs"
+MPICH = model.ROOT / "crates/mpich/src/generated.rs"
+MPICH_CONSTANTS = model.ROOT / "crates/mpich/src/constants.rs"
 RECORDED = model.ROOT / "crates/interpose/src/generated.rs"
 CONFORMANCE = model.ROOT / "docs/user/conformance.md"
 ARGUMENTS = model.ROOT / "docs/user/arguments.md"
@@ -48,7 +52,8 @@ def made():
     procedures = model.read_procedures()
     functions = model.functions_of(procedures)
     return {HEADER: emit_header.header(functions, model.read_constants()), SHIMS: emit_shims.shims(functions),
-            FORTRAN: emit_fortran.library(), RECORDED: emit_trace.calls(procedures),
+            FORTRAN: emit_fortran.library(), MPICH: emit_mpich.library(functions),
+            MPICH_CONSTANTS: emit_mpich.constants(), RECORDED: emit_trace.calls(procedures),
             CONFORMANCE: emit_docs.conformance(functions), ARGUMENTS: emit_docs.arguments(procedures),
             UNSUPPORTED: unsupported(functions)}
 

@@ -38,7 +38,7 @@ fi
 
 target=${CARGO_TARGET_DIR:-target}/release
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
-for file in libmpi_abi.so libmpifort_abi.so libcanele_trace.so mpiexec canele-agent canele-gateway canele; do
+for file in libmpi_abi.so libmpifort_abi.so libmpich_abi.so libcanele_trace.so mpiexec canele-agent canele-gateway canele; do
     if [ ! -e "$target/$file" ]; then
         echo "install: $target/$file is missing: run \`cargo build --release\` first" >&2
         exit 1
@@ -47,7 +47,7 @@ done
 # Everything is made aside, so that the list is complete and a failure leaves nothing half done.
 made=$(mktemp -d)
 trap 'rm -rf "$made"' EXIT
-mkdir -p "$made"/{bin/.debug,include,lib/.debug,lib/pkgconfig,share/canele,share/doc/canele/user}
+mkdir -p "$made"/{bin/.debug,include,lib/.debug,lib/canele/mpich/.debug,lib/pkgconfig,share/canele,share/doc/canele/user}
 binary() { # file, folder, name
     objcopy --only-keep-debug "$1" "$made/$2/.debug/$3.debug"
     chmod 644 "$made/$2/.debug/$3.debug"
@@ -60,6 +60,9 @@ binary "$target/libcanele_trace.so" lib libcanele_trace.so
 for program in mpiexec canele-agent canele-gateway canele; do binary "$target/$program" bin $program; done
 binary "$target/libmpifort_abi.so" lib libmpifort_abi.so.1
 for library in libmpi_abi libmpifort_abi; do ln -s $library.so.1 "$made/lib/$library.so"; done
+# The library for programs of MPICH is in a folder that no loader searches unless a user says so.
+binary "$target/libmpich_abi.so" lib/canele/mpich libmpi.so.12
+ln -s libmpi.so.12 "$made/lib/canele/mpich/libmpi.so"
 ln -s mpiexec "$made/bin/mpirun"
 install -m 644 include/mpi.h include/mad.h "$made/include/"
 wrapper() { # name, variable, default compiler, script for sed

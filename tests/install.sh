@@ -10,8 +10,9 @@ trap 'rm -rf "$work"' EXIT
 DESTDIR=$work/stage "$install" /opt/canele >"$work/log"
 prefix=$work/stage/opt/canele
 check "an installation below DESTDIR" "1 1" "$(ls "$work/stage" | wc -l) $(ls "$work/stage/opt" | wc -l)"
-check "programs and library" "canele canele-agent canele-gateway mpic++ mpicc mpicxx mpiexec mpif77 mpif90 mpifort mpirun, libcanele_trace.so libmpi_abi.so libmpi_abi.so.1 libmpifort_abi.so libmpifort_abi.so.1 pkgconfig" \
+check "programs and library" "canele canele-agent canele-gateway mpic++ mpicc mpicxx mpiexec mpif77 mpif90 mpifort mpirun, canele libcanele_trace.so libmpi_abi.so libmpi_abi.so.1 libmpifort_abi.so libmpifort_abi.so.1 pkgconfig" \
     "$(ls "$prefix/bin" | paste -sd' '), $(ls "$prefix/lib" | paste -sd' ')"
+check "the library for programs of MPICH" "libmpi.so libmpi.so.12" "$(ls "$prefix/lib/canele/mpich" | paste -sd' ')"
 check "licences and documents" "CHANGELOG.md LICENSE-APACHE LICENSE-MIT README.md user" "$(ls "$prefix/share/doc/canele" | paste -sd' ')"
 check "the manual page of mpiexec" "1 1" "$(grep -c '^.TH MPIEXEC' "$prefix/share/man/man1/mpirun.1") $(grep -c -- '^.B .*report.*bindings' "$prefix/share/man/man1/mpiexec.1")"
 for file in lib/libmpi_abi.so.1 bin/mpiexec; do
