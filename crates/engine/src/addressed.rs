@@ -90,6 +90,12 @@ impl AddressedState {
         self.epoch
     }
 
+    /// Counts a call with so many bytes of payload; returns its epoch.
+    #[inline]
+    pub fn count_call(&mut self, payload: usize) -> u16 {
+        self.count(payload + CALL_BYTES)
+    }
+
     pub fn flush(&mut self, op: OpId) -> FlushStep {
         if self.bytes == 0 {
             return match (self.deferred.is_empty(), self.flushes.back_mut()) {
@@ -235,3 +241,6 @@ const FLUSHES_MAX: usize = 1024;
 
 /// Maximal number of operations for which a peer has to send data at the same time.
 const AWAITED_MAX: usize = 4096;
+
+/// Bytes that a call counts for beside its payload, so that one without a payload counts.
+pub(crate) const CALL_BYTES: usize = 1;

@@ -3,13 +3,13 @@
 use std::num::NonZeroU64;
 
 use memory::Region;
-use wire::addressed::{self, CallHeader};
+use wire::addressed::{self, Answer, CALL_LEN, CallHeader};
 use wire::compress::Codec;
 use wire::packet::{self, Header, RndvKind};
 use wire::{Body, Frame, FrameToken};
 
 use crate::engine::Counters;
-use crate::exposed::{AddressedHead, PutTo};
+use crate::exposed::{AddressedHead, HandlerId, PutTo};
 use crate::link::Link;
 use crate::op::{Envelope, Head, Op, OpId, OpState, Ops, SendState};
 use crate::peer::{Control, EARLY_MAX, PeerState, charge};
@@ -24,6 +24,8 @@ pub enum Short {
     Message(Envelope),
     /// A put.
     Put(PutTo),
+    /// A call of a handler that does not answer, with its arguments.
+    Call(HandlerId, [u64; 3]),
 }
 
 impl Short {
@@ -31,7 +33,15 @@ impl Short {
     pub(crate) fn cost(self, len: usize) -> usize {
         match self {
             Self::Message(_) => charge(len),
-            Self::Put(_) => 0,
+            Self::Put(_) | Self::Call(..) => 0,
+        }
+    }
+
+    /// Length of the packet of `len` bytes beyond the head of an eager message.
+    pub(crate) fn packet_len(self, len: usize) -> usize {
+        match self {
+            Self::Message(_) | Self::Put(_) => len,
+            Self::Call(..) => len + CALL_LEN - packet::EAGER_LEN,
         }
     }
 }
@@ -58,6 +68,14 @@ pub(crate) fn emit_any(state: &mut PeerState, short: Short, data: &Region, head:
         Short::Put(PutTo { key, offset }) => {
             let epoch = state.addressed().count(data.len());
             addressed::emit_put(head, key, epoch, offset, data.len() as u32);
+            data.append_to(head);
+        }
+        Short::Call(HandlerId(handler), arguments) => {
+            let (epoch, sequence) =
+                (state.addressed().count_call(data.len()), next_sequence(state));
+            let answer = Answer::None;
+            let call = CallHeader { handler, epoch, sequence, answer, arguments };
+            addressed::emit_call(head, &call, data.len() as u32);
             data.append_to(head);
         }
     }

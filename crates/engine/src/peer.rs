@@ -8,7 +8,7 @@ use wire::{Capabilities, Frame, RailId, RemoteKey};
 
 use crate::addressed::AddressedState;
 use crate::compress::Compression;
-use crate::emit::BEGIN_MAX;
+use crate::emit::{BEGIN_MAX, Short};
 use crate::link::{InactiveLink, Link, LinkState};
 use crate::matching::Early;
 use crate::op::OpId;
@@ -307,6 +307,11 @@ impl PeerState {
             && cost <= self.credit
             && self.coalesced.is_empty()
             && !self.has_work()
+    }
+
+    /// True unless a call would overtake others that wait until the peer owes less.
+    pub fn admits(&mut self, short: Short) -> bool {
+        !matches!(short, Short::Call(..)) || self.addressed().admits()
     }
 
     /// First link that can send a short message at once.

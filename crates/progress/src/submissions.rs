@@ -7,7 +7,7 @@
 
 use std::sync::atomic::Ordering;
 
-use engine::{Envelope, OpId, PutTo, Selector, SendMode};
+use engine::{Envelope, OpId, Selector, SendMode, Short};
 use lock::{Combiner, CombiningGuard, Entered};
 use memory::{Page, Region};
 use wire::PeerId;
@@ -150,11 +150,11 @@ impl Progress {
         self.send_short_locked(worker, peer, envelope, data)
     }
 
-    /// Puts short data at once, or coalesces them like a short message; false if they must be submitted as usual.
+    /// Sends a short put or call at once, or coalesces it like a short message; false if it must be submitted as usual.
     #[inline]
-    pub fn put_short(&self, peer: PeerId, to: PutTo, data: &Region) -> bool {
+    pub fn access_short(&self, peer: PeerId, access: Short, data: &Region) -> bool {
         let mut worker = self.worker().lock();
-        let sent = worker.put_short(peer, to, data);
+        let sent = worker.access_short(peer, access, data);
         self.leave_coalesced(worker);
         sent
     }

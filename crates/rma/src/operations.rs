@@ -1,6 +1,6 @@
 //! Operations on the memory of targets.
 
-use engine::{CALL_MAX, PutTo, Wanted};
+use engine::{CALL_MAX, PutTo, Short, Wanted};
 use memory::Region;
 
 use crate::combine::{Combination, ELEMENT_MAX};
@@ -92,7 +92,7 @@ impl Window {
             });
             return self.note(to.rank(), flush);
         }
-        if !progress.put_short(target.peer, put, data) {
+        if !progress.access_short(target.peer, Short::Put(put), data) {
             let op = progress.submit(|worker| worker.engine.submit_put(target.peer, put, data));
             self.note(to.rank(), op);
         }
@@ -385,8 +385,13 @@ impl Window {
             None if self.expects_flush(target) => Wanted::Done,
             None => Wanted::Nothing,
         };
-        let op = self.inner.progress.submit(|worker| {
-            let handler = kind.handler();
+        let (progress, handler) = (&self.inner.progress, kind.handler());
+        if matches!(wanted, Wanted::Nothing)
+            && progress.access_short(target.peer, Short::Call(handler, arguments), &payload)
+        {
+            return target.outstanding.note_sent();
+        }
+        let op = progress.submit(|worker| {
             worker.engine.submit_call(target.peer, handler, arguments, &payload, wanted)
         });
         if matches!(wanted, Wanted::Nothing) {

@@ -7,7 +7,7 @@ use wire::{PeerId, RemoteKey};
 use super::retract::RETRACT;
 use super::revoke::REVOKE;
 use super::{Engine, PeerError};
-use crate::addressed::{EndedEpoch, FlushStep, Postponed};
+use crate::addressed::{CALL_BYTES, EndedEpoch, FlushStep, Postponed};
 use crate::exposed::{
     AddressedHead, CALL_MAX, CallError, Handler, HandlerId, IncomingCall, PutTo, Replies, Reply,
     ReplyTo, SHORT_PUT_MAX, Wanted,
@@ -124,7 +124,7 @@ impl Engine {
         assert!(payload.len() <= CALL_MAX, "a call of {} bytes", payload.len());
         self.counters.calls += 1;
         let len = payload.len();
-        let epoch = self.peer(peer).addressed().count(len + CALL_BYTES);
+        let epoch = self.peer(peer).addressed().count_call(len);
         let reply = match wanted {
             Wanted::Reply(into) if !into.is_empty() => {
                 let awaits = awaits(into.len() as u64);
@@ -489,9 +489,6 @@ impl Engine {
         Ok(())
     }
 }
-
-/// Bytes that a call counts for beside its payload, so that one without a payload counts.
-const CALL_BYTES: usize = 1;
 
 fn pending(id: OpId, packet_len: usize, context: u64) -> Pending {
     let bytes = packet_len.saturating_sub(wire::packet::EAGER_LEN);

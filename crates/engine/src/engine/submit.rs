@@ -5,7 +5,6 @@ use wire::{Capabilities, Frame, PeerId, RailId, packet};
 
 use super::Engine;
 use crate::emit::{BEGIN_MAX, COALESCED_MAX, Short, emit_any, emit_lent, emit_short, emit_whole};
-use crate::exposed::PutTo;
 use crate::matching::{MatchedId, Message, Selector, Unexpected};
 use crate::op::{Envelope, Head, OpId, OpState, SendMode, SendState};
 use crate::peer::charge;
@@ -106,15 +105,15 @@ impl Engine {
         Some(rail)
     }
 
-    /// Builds the frame of a short put like [`Engine::submit_short`].
-    pub fn submit_short_put(
+    /// Builds the frame of a short put or call like [`Engine::submit_short`].
+    pub fn submit_short_access(
         &mut self,
         peer: PeerId,
-        to: PutTo,
+        access: Short,
         data: &Region,
         frame: &mut Frame,
     ) -> Option<RailId> {
-        self.submit_short_over_any(peer, Short::Put(to), data, frame)
+        self.submit_short_over_any(peer, access, data, frame)
     }
 
     /// Builds the frame like [`Engine::submit_short`], with replay and possibly several links.
@@ -131,7 +130,8 @@ impl Engine {
         let link = &state.links[at];
         let rail = link.rail;
         let room = state.order_room();
-        if !state.takes_short(link, data.len(), short.cost(data.len())) || room == 0 {
+        let (len, cost) = (short.packet_len(data.len()), short.cost(data.len()));
+        if !state.takes_short(link, len, cost) || !state.admits(short) || room == 0 {
             return None;
         }
         frame.clear();
@@ -141,14 +141,14 @@ impl Engine {
         Some(rail)
     }
 
-    /// Coalesces a short message or put with others of its peer. They leave in one frame on
+    /// Coalesces a short message, put or call with others of its peer. They leave in one frame on
     /// [`Engine::release_coalesced`], or when the peer has something else to send. True if the
     /// message was accepted: it is sent and its memory free. False if it must be submitted as
     /// usual, for example when the frame is full.
     pub fn submit_coalesced(&mut self, peer: PeerId, short: Short, data: &Region) -> bool {
         let Some(Some(state)) = self.peers.get_mut(peer.0 as usize) else { return false };
         let Some(link) = state.links.first() else { return false };
-        let len = data.len();
+        let len = short.packet_len(data.len());
         let Capabilities { frame_max, inline_max, aggregate_max, .. } = link.capabilities;
         let frame_max = frame_max.saturating_sub(BEGIN_MAX).min(aggregate_max).min(COALESCED_MAX);
         if !self.coalesces
@@ -156,7 +156,8 @@ impl Engine {
             || state.is_stream_due()
             || len > inline_max
             || state.coalesced.len() + packet::EAGER_LEN + len > frame_max
-            || short.cost(len) > state.credit
+            || short.cost(data.len()) > state.credit
+            || !state.admits(short)
             || !state.send_queue.is_empty()
             || state.order_room() == 0
         {
@@ -186,6 +187,10 @@ impl Engine {
             }
             Short::Put(_) => {
                 self.counters.puts += 1;
+                self.note_access(peer, data.len() as u64);
+            }
+            Short::Call(..) => {
+                self.counters.calls += 1;
                 self.note_access(peer, data.len() as u64);
             }
         }

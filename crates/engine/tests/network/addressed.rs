@@ -148,6 +148,7 @@ impl SimulatedNetwork {
                 let offset = random.below(READ_ONLY_LEN - len);
                 self.get(rank, to, offset, len);
             }
+            4 if random.one_in(2) => self.call_without_answer(rank, to, len.min(2000)),
             4 => drop(self.call(rank, to, INVERT, 0, len.min(2000), false)),
             5 => drop(self.call(rank, to, INVERT, 0, len.min(2000), true)),
             6 => drop(self.call(rank, to, LATER, random.next() % 2, len.min(2000), true)),
@@ -164,23 +165,29 @@ impl SimulatedNetwork {
         exposed.puts.entry(rank).or_default().push((offset, content, len));
         let data = Content::Dense.of(content, len);
         let put = PutTo { key, offset: offset as u64 };
-        let mut frame = Frame::default();
-        if self.random.one_in(2) {
-            let engine = &mut self.processes[rank].engine;
-            if let Some(rail) = engine.submit_short_put(peer_id(to), put, &data, &mut frame) {
-                let posted = self.post(rank, to, rail, &frame);
-                self.processes[rank].engine.handle_posted(peer_id(to), rail, &mut frame, posted);
-                return None;
-            }
-            let engine = &mut self.processes[rank].engine;
-            if engine.submit_coalesced(peer_id(to), Short::Put(put), &data) {
-                self.schedule(1000, super::Event::Release(rank, to));
-                return None;
-            }
+        if self.random.one_in(2) && self.access_short(rank, to, Short::Put(put), &data) {
+            return None;
         }
         let op = self.processes[rank].engine.submit_put(peer_id(to), put, &data);
         let kind = TrackedKind::Addressed(AddressedKind::Put);
         Some(self.track_addressed(rank, op, data, kind))
+    }
+
+    /// Sends a short packet at once, or coalesces it, if either is possible.
+    fn access_short(&mut self, rank: usize, to: usize, short: Short, data: &Region) -> bool {
+        let mut frame = Frame::default();
+        let engine = &mut self.processes[rank].engine;
+        if let Some(rail) = engine.submit_short_access(peer_id(to), short, data, &mut frame) {
+            let posted = self.post(rank, to, rail, &frame);
+            self.processes[rank].engine.handle_posted(peer_id(to), rail, &mut frame, posted);
+            return true;
+        }
+        let engine = &mut self.processes[rank].engine;
+        let is_coalesced = engine.submit_coalesced(peer_id(to), short, data);
+        if is_coalesced {
+            self.schedule(1000, super::Event::Release(rank, to));
+        }
+        is_coalesced
     }
 
     /// Gets bytes of a peer's memory.
@@ -216,6 +223,22 @@ impl SimulatedNetwork {
         let kind = TrackedKind::Addressed(AddressedKind::Call { to, reply });
         let region = if reply.is_some() { into } else { payload };
         self.track_addressed(rank, op, region, kind)
+    }
+
+    /// Calls a handler of a peer, which does not answer.
+    fn call_without_answer(&mut self, rank: usize, to: usize, len: usize) {
+        let number = self.exposed(to).submitted.entry(rank).or_default();
+        *number += 1;
+        let arguments = [0, *number, u64::MAX];
+        let content = self.random.below(1000);
+        let payload = Content::Dense.of(content, len);
+        if !self.access_short(rank, to, Short::Call(INVERT, arguments), &payload) {
+            let engine = &mut self.processes[rank].engine;
+            let op = engine.submit_call(peer_id(to), INVERT, arguments, &payload, Wanted::Nothing);
+            engine.release(op);
+        }
+        self.processes[rank].events_seen = u64::MAX;
+        self.settle(rank);
     }
 
     pub fn flush_addressed(&mut self, rank: usize, to: usize) -> Handle {

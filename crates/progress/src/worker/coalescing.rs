@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use engine::{Envelope, PutTo, Short};
+use engine::{Envelope, Short};
 use memory::Region;
 use wire::PeerId;
 
@@ -62,14 +62,14 @@ impl Worker {
         self.send_at_once(peer, envelope, data)
     }
 
-    /// Puts short data like [`Worker::send_short`].
-    pub fn put_short(&mut self, peer: PeerId, to: PutTo, data: &Region) -> bool {
+    /// Sends a short put or call like [`Worker::send_short`].
+    pub fn access_short(&mut self, peer: PeerId, access: Short, data: &Region) -> bool {
         let Some(rail) = self.peers.leading_rail(peer) else { return false };
         let station = &self.rails[rail.0 as usize];
         if station.buffers && self.may_coalesce {
-            return self.send_or_coalesce(peer, station.coalesce_within, Short::Put(to), data);
+            return self.send_or_coalesce(peer, station.coalesce_within, access, data);
         }
-        self.put_at_once(peer, to, data)
+        self.access_at_once(peer, access, data)
     }
 
     #[inline]
@@ -81,8 +81,8 @@ impl Worker {
         rail.is_some()
     }
 
-    fn put_at_once(&mut self, peer: PeerId, to: PutTo, data: &Region) -> bool {
-        let rail = self.engine.submit_short_put(peer, to, data, &mut self.frame);
+    fn access_at_once(&mut self, peer: PeerId, access: Short, data: &Region) -> bool {
+        let rail = self.engine.submit_short_access(peer, access, data, &mut self.frame);
         if let Some(rail) = rail {
             self.post(peer, rail);
         }
@@ -112,7 +112,7 @@ impl Worker {
         let taken = match (is_in_run && is_repeated, short) {
             (true, _) => self.coalesce_more(peer, short, data),
             (false, Short::Message(envelope)) => self.send_at_once(peer, envelope, data),
-            (false, Short::Put(to)) => self.put_at_once(peer, to, data),
+            (false, access) => self.access_at_once(peer, access, data),
         };
         if taken {
             self.row.at = follows.then(Instant::now);

@@ -84,7 +84,7 @@ fn exposed_memory_is_read_and_written_while_its_owner_computes() {
         // Idle for a while, so that the progress thread of the owner sleeps.
         thread::sleep(SOME_WHILE * u32::from(round % 4));
         let short = Region::from_box(Box::new([0xaa; 8]));
-        while !one.put_short(PeerId(1), place, &short) {
+        while !one.access_short(PeerId(1), engine::Short::Put(place), &short) {
             one.test(|_| ());
         }
         let flush = one.submit(|worker| worker.engine.submit_flush(PeerId(1)));
