@@ -27,6 +27,9 @@ pub struct Arguments {
     /// Print how ranks wait on this node, and why; under mpiexec, for its ranks here
     #[arg(long, conflicts_with = "link")]
     progress: bool,
+    /// Print settings of this system that cost much, and the commands that mend them
+    #[arg(long, conflicts_with_all = ["settings", "link", "progress", "plan"])]
+    system: bool,
     /// Print the schedule and predicted time of a collective, such as bcast 64KiB
     #[arg(long, num_args = 2, value_names = ["OPERATION", "BYTES"], conflicts_with_all = ["link", "progress"])]
     plan: Option<Vec<String>>,
@@ -51,6 +54,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
             crate::plan::text(operation, bytes, grid, &arguments.pairs, &here)
         }
         None if arguments.settings => Ok(settings::manual()),
+        None if arguments.system => Ok(crate::system_report::text()),
         None if arguments.progress => {
             Ok(format!("{}\n{}", crate::progress_report::text(), knobs()))
         }

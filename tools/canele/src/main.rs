@@ -7,6 +7,7 @@ mod jobs;
 mod limits;
 mod plan;
 mod progress_report;
+mod system_report;
 mod units;
 
 use std::io::{self, Write as _};
