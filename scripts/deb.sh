@@ -17,6 +17,14 @@ rm -r "$stage$prefix/share/canele/installed"
 mkdir -p "$stage/usr/bin" "$stage/usr/share/doc" "$stage/DEBIAN"
 # Programs that no other MPI has are on PATH; so is their documentation where Debian keeps it.
 for program in canele canele-agent canele-gateway; do ln -s "../lib/canele/bin/$program" "$stage/usr/bin/$program"; done
+# Completions and pages of these programs are where shells and man look; those of the others follow the alternatives.
+mkdir -p "$stage"/usr/share/{bash-completion/completions,zsh/vendor-completions,man/man1}
+for program in canele canele-gateway; do
+    ln -s "../../../lib/canele/share/bash-completion/completions/$program" "$stage/usr/share/bash-completion/completions/$program"
+    ln -s "../../../lib/canele/share/zsh/site-functions/_$program" "$stage/usr/share/zsh/vendor-completions/_$program"
+done
+for page in canele canele-agent canele-gateway; do mv "$stage$prefix/share/man/man1/$page.1" "$stage/usr/share/man/man1/"; done
+gzip -9n "$stage"/usr/share/man/man1/*.1
 mv "$stage$prefix/share/doc/canele" "$stage/usr/share/doc/canele"
 cat LICENSE-MIT LICENSE-APACHE >"$stage/usr/share/doc/canele/copyright"
 find "$stage$prefix/share/man" -type f -exec gzip -9n {} +
@@ -44,14 +52,23 @@ X
 slaves() { # master, others of its group
     local name
     for name in "${@:2}"; do printf -- ' --slave /usr/bin/%s %s %s/bin/%s' "$name" "$name" $prefix "$name"; done
-    printf -- ' --slave /usr/share/man/man1/%s.1.gz %s.1.gz %s/share/man/man1/%s.1.gz' mpiexec mpiexec $prefix mpiexec
+    slave_page "$@"
+}
+slave_page() { # names
+    local name
+    for name; do printf -- ' --slave /usr/share/man/man1/%s.1.gz %s.1.gz %s/share/man/man1/%s.1.gz' "$name" "$name" $prefix "$name"; done
+}
+completions() { # of mpiexec and mpirun
+    local name shell=/usr/share/bash-completion/completions
+    for name in mpiexec mpirun; do printf -- ' --slave %s/%s %s.bash %s%s/%s' $shell $name $name $prefix ${shell#/usr} mpiexec; done
+    printf -- ' --slave /usr/share/zsh/vendor-completions/_mpiexec mpiexec.zsh %s/share/zsh/site-functions/_mpiexec' $prefix
 }
 cat >"$stage/DEBIAN/postinst" <<X
 #!/bin/sh
 set -e
 [ "\$1" = configure ] || exit 0
-update-alternatives --install /usr/bin/mpirun mpirun $prefix/bin/mpirun 20$(slaves mpirun mpiexec)
-update-alternatives --install /usr/bin/mpicc mpi $prefix/bin/mpicc 20$(for name in mpicxx mpic++ mpifort mpif90 mpif77; do printf -- ' --slave /usr/bin/%s %s %s/bin/%s' $name $name $prefix $name; done)
+update-alternatives --install /usr/bin/mpirun mpirun $prefix/bin/mpirun 20$(slaves mpirun mpiexec)$(completions)
+update-alternatives --install /usr/bin/mpicc mpi $prefix/bin/mpicc 20$(slaves mpicc mpicxx mpic++ mpifort mpif90 mpif77)
 X
 cat >"$stage/DEBIAN/prerm" <<X
 #!/bin/sh

@@ -85,9 +85,20 @@ for package in mpi mpi-fort canele-mad; do
 done
 # One page for each function, made from the table of the API.
 python3 api/generate.py man "$made/share/man/man3" "$version"
-mkdir -p "$made/share/man/man1"
-sed "s/@VERSION@/$version/" packaging/mpiexec.1.in >"$made/share/man/man1/mpiexec.1"
+mkdir -p "$made"/share/{man/man1,bash-completion/completions,zsh/site-functions,modulefiles/canele}
+for page in packaging/*.1.in; do
+    name=${page##*/}
+    sed "s/@VERSION@/$version/" "$page" >"$made/share/man/man1/${name%.in}"
+done
 ln -s mpiexec.1 "$made/share/man/man1/mpirun.1"
+for name in mpicxx mpic++ mpifort mpif90 mpif77; do ln -s mpicc.1 "$made/share/man/man1/$name.1"; done
+for program in mpiexec canele canele-gateway; do
+    install -m 644 packaging/completions/$program.bash "$made/share/bash-completion/completions/$program"
+    install -m 644 packaging/completions/$program.zsh "$made/share/zsh/site-functions/_$program"
+done
+ln -s mpiexec "$made/share/bash-completion/completions/mpirun"
+sed "s/@VERSION@/$version/g" packaging/modules/canele.tcl.in >"$made/share/modulefiles/canele/$version"
+sed "s/@VERSION@/$version/g" packaging/modules/canele.lua.in >"$made/share/modulefiles/canele/$version.lua"
 install -m 644 README.md CHANGELOG.md LICENSE-* "$made/share/doc/canele/"
 install -m 644 docs/user/*.md "$made/share/doc/canele/user/"
 {

@@ -5,6 +5,8 @@ mod grid;
 mod info;
 mod jobs;
 mod limits;
+#[cfg(test)]
+mod page_tests;
 mod plan;
 mod progress_report;
 mod system_report;

@@ -3,6 +3,8 @@
 //! Options follow Hydra, and take those of Open MPI for the same. A long name has one dash or two, and `--name=value` and
 //! `-n2` are one word. Options end where the program begins, or at `--`.
 
+#[cfg(test)]
+mod completion_tests;
 mod environment;
 mod flag;
 mod launching;
@@ -202,7 +204,7 @@ mod tests {
         assert!(mistake.contains("no help on pony; topics are ranks, placement"), "{mistake}");
     }
 
-    /// `UPDATE_EXPECT=1 cargo test -p launch` writes the page, the manual page and the completions.
+    /// `UPDATE_EXPECT=1 cargo test -p launch` writes the page and the manual page.
     #[test]
     fn the_manual_is_the_table() {
         expect_file!["../../../docs/user/options.md"].assert_eq(&page());
