@@ -3,7 +3,7 @@
 use std::io::{BufRead, Write};
 use std::sync::Arc;
 
-use engine::{OpId, PutTo};
+use engine::{OpId, PutTo, Short};
 use memory::Region;
 use progress::Progress;
 use rail::Rail;
@@ -104,7 +104,7 @@ impl MessagePath for PutPath {
         let Self { progress, peer, key, .. } = self;
         let data = if returns { &self.into } else { &self.out };
         let to = PutTo { key: *key, offset: (MEMORY_LEN - data.len()) as u64 };
-        if progress.put_short(*peer, to, data) {
+        if progress.access_short(*peer, Short::Put(to), data) {
             return Ok(());
         }
         let put = progress.submit_and_wait(
