@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Conformance of the library: the kit that every rail passes, the ABI beside the reference's, and mpi4py's own tests
-# on one and two ranks. Also the own tests of pshmem, of MPICH, and of libraries for applications and for files (which need
+# on one and two ranks, and Intel's benchmarks as compiled for MPICH. Also the own tests of pshmem,
+# of MPICH, and of libraries for applications and for files (which need
 # the packages that tests/programs_of_others.sh names). Ends with a table. Fails if a failure is not listed in
 # tests/mpi4py.excluded or tests/mpich.excluded.
 set -euo pipefail
@@ -54,6 +55,14 @@ for ranks in 1 2; do
     read -r run passed skipped failed < <(tail -1 "$output" | grep -E '^([0-9]+|-) ([0-9]+|-) ([0-9]+|-) [0-9]+$' || echo '- - - no-end')
     row "mpi4py, ranks: $ranks" "$run" "$passed" "$skipped" "$failed"
 done
+
+step "programs of MPICH's ABI"
+scripts/peers.sh impi-rt==2021.18.0
+check 1300 tests/programs_of_mpich.sh "$prefix" "$PWD/build/peers/impi-rt" || true
+read -r run failed < <(sed -nE 's/^IMB ([0-9]+) ([0-9]+)$/\1 \2/p' "$output" | grep . || echo '- no-end')
+passed=-
+[ "$run" = - ] || passed=$((run - failed))
+row "Intel's IMB" "$run" "$passed" 0 "$failed"
 
 step "pshmem's own tests"
 for ranks in 2 4; do
