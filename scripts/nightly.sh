@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What takes too long, or needs too much, to run with every change: sanitizers, deep models, new seeds,
 # memcheck, and what happens to a wide area. A table at the end says how each step ended; a step that cannot run here says why.
-# Usage: nightly.sh [STEP...] (address, thread, models, seeds, exchange, windows, memcheck, trouble, placement, slurm; all by default)
+# Usage: nightly.sh [STEP...] (address, thread, models, seeds, exchange, windows, memcheck, trouble, placement, slurm, hour; all by default)
 # SOAK_S: for how many seconds each of `seeds` and `exchange` runs, 300 by default.
 # Address and thread sanitizers need a nightly Rust: rustup toolchain install nightly --profile minimal -c rust-src
 set -uo pipefail
@@ -157,12 +157,17 @@ slurm() {
     programs && tests/slurm.sh "$prefix"
 }
 
+# The commands of the page for newcomers.
+hour() {
+    programs && tests/first_hour.sh "$prefix"
+}
+
 if [ "${1:-}" = --within ]; then
     shift
     "$@"
     exit
 fi
-wanted=" ${*:-address thread models seeds exchange windows memcheck trouble placement slurm} "
+wanted=" ${*:-address thread models seeds exchange windows memcheck trouble placement slurm hour} "
 wants() { [[ $wanted == *" $1 "* ]]; }
 if wants address; then
     why=$(obstacle asan)
@@ -199,6 +204,7 @@ if wants slurm; then
         skip slurm "Slurm is missing"
     fi
 fi
+wants hour && step hour "the commands of the page for newcomers" 900 hour
 printf '\n%s\n' "step         time  result"
 printf '%s\n' "${table[@]}"
 [ $failed = no ]
