@@ -195,7 +195,7 @@ if wants memcheck; then
         skip memcheck "valgrind is missing"
     fi
 fi
-wants trouble && step trouble "what happens to a wide area while ranks exchange data" 2400 trouble
+wants trouble && step trouble "what happens to a wide area while ranks exchange data" 3300 trouble
 wants placement && step placement "ranks placed by what they send each other" 900 placement
 if wants slurm; then
     if command -v srun >/dev/null; then

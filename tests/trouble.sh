@@ -2,7 +2,7 @@
 # Events on a wide area, one after the other, while ranks on both sides of it exchange checked data. Every message
 # arrives once, or the job ends with the expected error in the expected time.
 # Usage: trouble.sh PREFIX [CASE...] (cuts, clock, gateways, address, mtu, udp, tcp, refused, oneway, disorder,
-# malice, strangers; all by default)
+# malice, strangers, storm; all by default). STORM_SECONDS, 600 by default, and STORM_SEED are for the storm.
 set -u
 cd "$(dirname "$0")" || exit 1
 . ./check.sh
@@ -13,7 +13,7 @@ export CANELE_LAB=t$$ TROUBLE_TEST=$work
 canele=$prefix/bin/canele mpiexec=$prefix/bin/mpiexec
 trap 'for id in "${started[@]}"; do kill -9 "$id" 2>/dev/null; done; "$canele" lab down >/dev/null 2>&1; rm -rf "$work"' EXIT
 started=()
-wanted=" ${*:-cuts clock gateways address mtu udp tcp refused oneway disorder malice strangers} "
+wanted=" ${*:-cuts clock gateways address mtu udp tcp refused oneway disorder malice strangers storm} "
 "$prefix/bin/mpicc" -Wall -Werror -O1 programs/exchange.c -o "$work/exchange" || exit 1
 lab() { timeout 60 "$canele" lab "$@"; }
 raise() { lab up --name "$CANELE_LAB" "$@" >"$work/up" 2>&1 || true; }
@@ -136,12 +136,13 @@ if wants gateways; then
     calm
 fi
 
+change() { # node, old and new address
+    lab run "$1" sh -c "way=\$(ip route show default) &&
+        ip addr add $3/32 dev eth0 && ip addr del $2/24 dev eth0 && ip addr del $3/32 dev eth0 &&
+        ip addr add $3/24 dev eth0 && ip route add \$way" || check "the address can be changed" yes no
+}
+
 if wants address; then
-    change() { # node, old and new address
-        lab run "$1" sh -c "way=\$(ip route show default) &&
-            ip addr add $3/32 dev eth0 && ip addr del $2/24 dev eth0 && ip addr del $3/32 dev eth0 &&
-            ip addr add $3/24 dev eth0 && ip route add \$way" || check "the address can be changed" yes no
-    }
     back() { check "the link is back" yes "$(grep -q 'is back' "$work/err" && echo yes)"; }
     begin 14 "${direct[@]}"
     change site1-node2 10.77.1.12 10.77.1.99
@@ -339,6 +340,53 @@ if wants malice; then
     check "and all kinds of malice were tried" 4 "$(sort -u "$work/amid" | wc -l)"
     check "and no link was lost" 0 "$(grep -c ' is gone' "$work/err")"
     for node in site0-node2 site1-node2; do lab run $node iptables -F; done
+fi
+
+# Ranks of the storm, over one rail, on the nodes of this number.
+storm_over() { # rail, node
+    timeout $((seconds + 200)) "$mpiexec" -launcher-exec "$canele lab run" -hosts "site0-node$2:1,site1-node$2:1" -n 2 -genv CANELE_RAILS "$1" -genv CANELE_LINK_PATIENCE 60 "$work/exchange" "$seconds" 0.5 >"$work/out-$1" 2>"$work/err-$1" &
+    started+=($!)
+}
+# One event, which is over after some seconds.
+event() {
+    local kinds=(cut cut loss duplicate reorder mtu address) directions=(both in out) node
+    local kind=${kinds[RANDOM % 7]} percent=$((RANDOM % 5 + 1))%
+    echo "    $((SECONDS - begun)) s: $kind"
+    case $kind in
+        cut) lab cut 1 --for $((RANDOM % 80 + 2))00ms --direction "${directions[RANDOM % 3]}" >/dev/null ;;
+        loss) lab set --loss $percent >/dev/null ;;
+        duplicate) lab set --duplicate $percent >/dev/null ;;
+        reorder) lab set --reorder $percent --reorder-delay 1ms >/dev/null ;;
+        mtu) lab set --mtu 1280 >/dev/null ;;
+        address)
+            node=$((RANDOM % 2 + 1))
+            change site1-node$node "10.77.1.1$node" "10.77.1.9$node"
+            sleep $((RANDOM % 5 + 1))
+            change site1-node$node "10.77.1.9$node" "10.77.1.1$node"
+            ;;
+    esac
+    sleep $((RANDOM % 6 + 1))
+    calm
+    sleep $((RANDOM % 3))
+}
+
+if wants storm; then
+    seconds=${STORM_SECONDS:-600} begun=$SECONDS
+    RANDOM=${STORM_SEED:=$(date +%s)}
+    echo "    seed $STORM_SEED"
+    storm_over tcp 2
+    storm_over quic 1
+    jobs=("${started[@]: -2}")
+    sleep 3
+    while [ $((SECONDS - begun)) -lt $((seconds - 20)) ]; do event; done
+    for rail in tcp quic; do
+        wait "${jobs[0]}"
+        code=$?
+        jobs=("${jobs[@]:1}")
+        tail -n 20 "$work/out-$rail" "$work/err-$rail" | sed 's/^/    /'
+        check "events of all kinds for $seconds s over $rail, seed $STORM_SEED: the job ends well" 0 "$code"
+        check "and every byte is right" 1 "$(grep -c ' ranks: 0 failures$' "$work/out-$rail")"
+    done
 fi
 
 # Ports with a listener on a node.
