@@ -143,6 +143,17 @@ for peer in MPICH 'Open MPI' 'Intel MPI'; do grep -q "^$peer: not measured here:
 head -c 8 pingpong-shm.png | grep -q PNG
 grep -q '<svg' pingpong-shm.svg
 
+# One page with all figures; a browser shows it if there is one.
+mkdir figures && cp pingpong-shm.json figures
+"$canele" bench report figures --output page.html | grep -q '^page.html: 1 figures$'
+if browser=$(command -v chromium-headless-shell || command -v chromium); then
+    timeout 60 "$browser" --headless --no-sandbox --disable-gpu --dump-dom "file://$PWD/page.html" 2>/dev/null >dom
+else
+    cp page.html dom
+fi
+marks=$(grep -c '<circle class="mark' dom)
+[ "$marks" -ge 1 ] && [ "$marks" = "$(grep -c '<title>.* µs.*</title></circle>' dom)" ] || { echo "the page has $marks marks"; exit 1; }
+
 refuses() { # word that the one line must contain, arguments
     word=$1
     shift
@@ -157,6 +168,8 @@ refuses 5x pingpong --sizes 5x
 refuses /none/bin/mpiexec pingpong --prefix /none --output "$work"
 refuses nowhere pingpong --place wan --lab nowhere --output "$work"
 refuses mars compare mars
+refuses 'no results in' report "$work/programs"
+refuses '/none' report /none
 refuses 'UA is not one of EP' nas --kernel UA
 refuses 'between sites' wan --place shm --loss 1% --output "$work"
 refuses 'gateways are between sites' pingpong --place lan --variant x:gateways=1 --output "$work"

@@ -37,7 +37,7 @@ _canele_place() {
         'canele lab cut') commands='' options='--name --for --direction --help' ;;
         'canele lab flow') commands='' options='--name --for --congestion --from --to --help' ;;
         'canele tune') commands='' options='--operations --sizes --seconds --rounds --table --prefix --help' ;;
-        'canele bench') commands='clock pingpong burst oversubscribed cut behind queues modules rails overhead addressed express overlap progress reactivity threads offload idle wan slowstart coll torres pairs onesided gups nas ray2mesh io compare' options='--help' ;;
+        'canele bench') commands='clock pingpong burst oversubscribed cut behind queues modules rails overhead addressed express overlap progress reactivity threads offload idle wan slowstart coll torres pairs onesided gups nas ray2mesh io compare report' options='--help' ;;
         'canele bench clock') commands='' options='--sleep --output --help' ;;
         'canele bench pingpong' | 'canele bench rails' | 'canele bench overhead' | 'canele bench addressed' | 'canele bench offload' | 'canele bench onesided') commands='' options='--sizes --place --peers --seconds --quick --loss --flow --beside --variant --on-off --tuned --rounds --nodes --rtt --rate --buffer --socket-max --sites --pair --lab --by --prefix --output --help' ;;
         'canele bench burst' | 'canele bench slowstart') commands='' options='--sizes --messages --place --peers --seconds --quick --loss --flow --beside --variant --on-off --tuned --rounds --nodes --rtt --rate --buffer --socket-max --sites --pair --lab --by --prefix --output --help' ;;
@@ -56,6 +56,7 @@ _canele_place() {
         'canele bench ray2mesh') commands='' options='--sizes --masters --ranks --place --peers --seconds --quick --loss --flow --beside --variant --on-off --tuned --rounds --nodes --rtt --rate --buffer --socket-max --sites --pair --lab --by --prefix --output --help' ;;
         'canele bench io') commands='' options='--sizes --files --ranks --place --peers --seconds --quick --loss --flow --beside --variant --on-off --tuned --rounds --nodes --rtt --rate --buffer --socket-max --sites --pair --lab --by --prefix --output --help' ;;
         'canele bench compare') commands='' options='--sizes --ranks --peers --seconds --quick --loss --flow --beside --variant --on-off --tuned --rounds --nodes --rtt --rate --buffer --socket-max --sites --pair --lab --by --prefix --output --help' ;;
+        'canele bench report') commands='' options='--output --help' ;;
     esac
 }
 # Sets the kind of the value that an option wants.

@@ -11,8 +11,6 @@ use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches, Subcommand};
 
 use crate::instrument::{Description, Instrument, Workload};
 use crate::library::{LibraryKind, Variant};
-use crate::paths;
-use crate::plot;
 use crate::programs::Programs;
 use crate::record::Clock;
 use crate::report::{By, Document, Report};
@@ -20,8 +18,8 @@ use crate::run::{Interruption, about, run as run_command, tell};
 use crate::runner::{Places, Plan, check, measure};
 use crate::scenario::{Crossing, Place, Surroundings};
 use crate::sweep::{self, Sweep};
-use crate::table;
 use crate::testbed::Testbeds;
+use crate::{page, paths, plot, table};
 
 /// Measure Canele, other MPIs and raw TCP
 #[derive(Debug, Args)]
@@ -44,6 +42,8 @@ enum BenchCommand {
     AddressedPair(paths::PairOptions),
     /// Run several benchmarks on Canele and the installed peers, in turn
     Compare(Box<CompareOptions>),
+    /// Write one HTML file with all figures of some results
+    Report(page::PageOptions),
 }
 
 #[derive(Debug, Args)]
@@ -304,6 +304,7 @@ pub fn run(arguments: BenchArguments) -> ExitCode {
         BenchCommand::OverheadPair(options) => paths::run(&paths::OVERHEAD, &options),
         BenchCommand::AddressedPair(options) => paths::run(&paths::ADDRESSED, &options),
         BenchCommand::Compare(options) => compare(&options),
+        BenchCommand::Report(options) => page::run(&options),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

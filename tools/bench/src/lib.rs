@@ -16,6 +16,7 @@ mod estimate;
 mod instrument;
 mod launch;
 mod library;
+mod page;
 mod paths;
 mod plot;
 mod programs;

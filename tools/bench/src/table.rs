@@ -314,6 +314,16 @@ fn named(report: &Report) -> impl Iterator<Item = Column> {
     report.workload.description().columns()
 }
 
+/// Names a row of a report in one line.
+pub fn label(report: &Report, row: &Row) -> String {
+    let text = |column: Column| {
+        let text = column.text(&row.operation, row.case, row.statistic);
+        let is_number = text.bytes().all(|letter| letter.is_ascii_digit());
+        if is_number { format!("{} {text}", column.head()) } else { text }
+    };
+    named(report).map(text).collect::<Vec<_>>().join(", ")
+}
+
 fn keys(report: &Report) -> Vec<String> {
     named(report).map(|column| column.head().to_owned()).collect()
 }
@@ -329,7 +339,8 @@ fn share(figure: &Option<Quantity>) -> Option<Share> {
 }
 
 /// Formats microseconds with three significant digits, or all before the point.
-fn time(time_us: f64) -> String {
+/// Formats a time with as many decimals as are significant.
+pub fn time(time_us: f64) -> String {
     let decimals = match time_us {
         ..0.1 => 4,
         ..10.0 => 3,
