@@ -304,7 +304,7 @@ pub fn run(arguments: BenchArguments) -> ExitCode {
         BenchCommand::OverheadPair(options) => paths::run(&paths::OVERHEAD, &options),
         BenchCommand::AddressedPair(options) => paths::run(&paths::ADDRESSED, &options),
         BenchCommand::Compare(options) => compare(&options),
-        BenchCommand::Report(options) => page::run(&options),
+        BenchCommand::Report(options) => page::write(&options).and_then(|text| say(&text)),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

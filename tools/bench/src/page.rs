@@ -1,6 +1,7 @@
 //! One HTML file with the figures of many results. It needs no network, and nothing beside it.
 
 mod chart;
+mod escape;
 mod figure;
 
 use std::fmt::Write;
@@ -8,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use crate::command::say;
+use escape::escaped;
 use figure::Figure;
 
 /// Options of `canele bench report`.
@@ -21,12 +22,8 @@ pub struct PageOptions {
     output: PathBuf,
 }
 
-/// Writes the file, and says where.
-pub fn run(options: &PageOptions) -> Result<(), String> {
-    say(&write(options)?)
-}
-
-fn write(options: &PageOptions) -> Result<String, String> {
+/// Writes the file. Returns what to tell.
+pub fn write(options: &PageOptions) -> Result<String, String> {
     let folders = match &options.folders[..] {
         [] => DEFAULT_FOLDERS.map(PathBuf::from).into_iter().filter(|one| one.is_dir()).collect(),
         folders => folders.to_vec(),
@@ -113,21 +110,6 @@ fn table(figure: &Figure) -> String {
     }
     text.push_str("</tbody>\n</table></div>\n");
     text
-}
-
-/// Text as it stands in HTML, between tags and in attributes.
-fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            other => escaped.push(other),
-        }
-    }
-    escaped
 }
 
 const DEFAULT_FOLDERS: [&str; 2] = ["build/bench", "docs/results"];

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::escaped;
+use super::escape::escaped;
 use super::figure::Figure;
 
 /// Draws the chart as SVG; nothing if there is no positive value.
