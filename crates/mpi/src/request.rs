@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use engine::{Completion, OpId, Outcome};
 use handles::{Handle, Objects};
 use lock::Lock;
-use progress::Worker;
+use progress::{Progress, Worker};
 
 use crate::buffer::Flush;
 use crate::collective::{self, Collective, PendingCollective};
@@ -599,9 +599,11 @@ fn already_active() -> Error {
 pub fn cancel(process: &Process, handle: Handle) -> Result<()> {
     let find =
         |requests: &mut Objects<StoredRequest>| Ok(requests.find(handle)?.request.cancellable());
-    // A matched receive continues, and so does a matched send.
-    act_on(process, handle, "cancelled", find, |worker, op| {
-        worker.engine.submit_cancel(op);
+    // A matched receive continues, and so does a matched send. This process answers its own retraction within the call, for
+    // programs test such a request once.
+    act_on(process, handle, "cancelled", find, |progress, op| {
+        progress.submit(|worker| worker.engine.submit_cancel(op));
+        progress.test(|_| ());
     })
 }
 
@@ -612,7 +614,9 @@ pub fn cancel(process: &Process, handle: Handle) -> Result<()> {
 pub fn free(process: &Process, handle: Handle) -> Result<()> {
     let remove =
         |requests: &mut Objects<StoredRequest>| Ok(requests.remove(handle)?.request.operations());
-    act_on(process, handle, "freed", remove, |worker, op| worker.engine.release(op))
+    act_on(process, handle, "freed", remove, |progress, op| {
+        progress.submit(|worker| worker.engine.release(op));
+    })
 }
 
 /// Applies `act` to the engine's operations of a request; `find` returns those of a request in the table.
@@ -621,17 +625,16 @@ fn act_on(
     handle: Handle,
     what: &str,
     find: impl FnOnce(&mut Objects<StoredRequest>) -> Result<Vec<Operation>>,
-    act: impl Fn(&mut Worker, OpId),
+    act: impl Fn(&Progress, OpId),
 ) -> Result<()> {
     let operations = match Named::of(handle) {
         Named::Null => return Err(unknown(handle)),
         Named::Done(_) => return Ok(()),
         Named::Operation(named) => {
-            return named.progress(process)?.submit(|worker| {
-                named.known(worker)?;
-                act(worker, named.op);
-                Ok(())
-            });
+            let progress = named.progress(process)?;
+            progress.look(|worker| named.known(worker).map(|_| ()))?;
+            act(progress, named.op);
+            return Ok(());
         }
         Named::Stored(vci) => {
             let mut requests = REQUESTS.of(vci).lock();
@@ -647,7 +650,7 @@ fn act_on(
         }
     };
     for operation in operations {
-        process.vci(operation.vci).submit(|worker| act(worker, operation.op));
+        act(process.vci(operation.vci), operation.op);
     }
     Ok(())
 }
