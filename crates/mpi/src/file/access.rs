@@ -69,10 +69,7 @@ impl File {
         let (moved, bytes) = match at {
             // Data in the order of ranks are not interleaved.
             At::Ordered => {
-                let done = prepared.and_then(|transfer| {
-                    let moved = transfer.run()?;
-                    Ok((moved, transfer.finish(moved)?))
-                });
+                let done = prepared.and_then(|transfer| transfer.run_to_end());
                 agree(&self.0.comm, kind.routine(), done)?
             }
             At::Offset(_) | At::Own | At::Shared => self.run_together(kind, prepared)?,
@@ -263,6 +260,12 @@ impl FileTransfer {
         let done = self.run_unlocked();
         shared.unlock(kind)?;
         done
+    }
+
+    /// Moves the data, and ends the access. Returns the numbers of bytes in the file and in memory.
+    pub fn run_to_end(&self) -> Result<(u64, u64)> {
+        let moved = self.run()?;
+        Ok((moved, self.finish(moved)?))
     }
 
     fn run_unlocked(&self) -> Result<u64> {

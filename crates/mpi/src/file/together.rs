@@ -18,9 +18,16 @@ use crate::{Error, ErrorClass, Result, exchange};
 #[derive(Clone, Copy, Debug)]
 struct AccessSummary([u64; FIELDS]);
 
+/// Bytes that an access has moved, in the file and in memory.
+type Moved = (u64, u64);
+
 impl AccessSummary {
-    fn of(transfer: &FileTransfer, hints: Buffering) -> Self {
-        let (pattern, stream) = (transfer.pattern(), transfer.stream());
+    /// Summary of an access; one that has been carried out has nothing left.
+    fn of(transfer: &FileTransfer, hints: Buffering, done: Option<Moved>) -> Self {
+        let (pattern, mut stream) = (transfer.pattern(), transfer.stream());
+        if done.is_some() {
+            stream.end = stream.start;
+        }
         let offset = |stream| pattern.byte_offset(stream).map_or(0, |at| at as u64);
         let is_empty = stream.is_empty();
         let first = if is_empty { 0 } else { offset(stream.start) };
@@ -39,6 +46,7 @@ impl AccessSummary {
             pattern.encoded_len() as u64,
             pattern.run_len() as u64,
             may_buffer,
+            u64::from(done.is_some()),
             hints.aggregators.map_or(0, u64::from),
             hints.buffer_bytes,
         ])
@@ -64,25 +72,45 @@ impl File {
         &self,
         kind: AccessKind,
         prepared: Result<FileTransfer>,
-    ) -> Result<(u64, u64)> {
+    ) -> Result<Moved> {
         let (comm, routine) = (&self.0.comm, kind.routine());
         if comm.size() == 1 {
-            let transfer = prepared?;
-            let moved = transfer.run()?;
-            return Ok((moved, transfer.finish(moved)?));
+            return prepared?.run_to_end();
         }
         let hints = self.buffering(kind);
-        let mine =
-            prepared.as_ref().map_or(Vec::new(), |own| AccessSummary::of(own, hints).bytes());
-        let (transfer, all) = gather(comm, routine, mine, 8 * FIELDS, prepared)?;
+        let begun = prepared.and_then(|transfer| {
+            let goes_alone = self.goes_alone(&transfer, hints);
+            let done = goes_alone.then(|| transfer.run_to_end()).transpose()?;
+            Ok((transfer, done))
+        });
+        let mine = begun
+            .as_ref()
+            .map_or(Vec::new(), |(own, done)| AccessSummary::of(own, hints, *done).bytes());
+        let ((transfer, done), all) = gather(comm, routine, mine, 8 * FIELDS, begun)?;
         let all: Vec<AccessSummary> =
             all.iter().map(|bytes| AccessSummary::from_bytes(bytes)).collect();
-        let done = match is_buffered(&all) {
-            true => self.run_buffered(kind, &transfer, &all),
-            false => transfer.run(),
+        match done {
+            Some(moved) if all.iter().all(|one| one.0[7] != 0) => return Ok(moved),
+            Some(_) | None => {}
+        }
+        let ended = match is_buffered(&all) {
+            true => self.run_buffered(kind, &transfer, &all).and_then(|moved| match done {
+                Some(moved) => Ok(moved),
+                None => Ok((moved, transfer.finish(moved)?)),
+            }),
+            false => done.map_or_else(|| transfer.run_to_end(), Ok),
         };
-        let ended = done.and_then(|moved| Ok((moved, transfer.finish(moved)?)));
         agree(comm, routine, ended)
+    }
+
+    /// True if a process carries out its access before it hears of the others', which costs one exchange less: on one node no
+    /// aggregator would do it better. The bytes of the file are few runs then.
+    fn goes_alone(&self, transfer: &FileTransfer, hints: Buffering) -> bool {
+        let pattern = transfer.pattern();
+        let has_long_runs =
+            pattern.layout().is_contiguous() || pattern.run_len() as u64 >= RUN_LONG;
+        let is_one_node = self.0.comm.places().nodes() <= 1;
+        is_one_node && has_long_runs && hints.switch == BufferSwitch::Automatic
     }
 
     /// Carries out the accesses of all processes through aggregators (collective).
@@ -133,7 +161,7 @@ fn is_buffered(all: &[AccessSummary]) -> bool {
     ranges.retain(|(first, end)| first < end);
     ranges.sort_unstable();
     let is_interleaved = ranges.windows(2).any(|pair| pair[1].0 < pair[0].1);
-    let has_short_runs = all.iter().any(|one| one.0[5] < RUN_LONG);
+    let has_short_runs = all.iter().any(|one| one.0[7] == 0 && one.0[5] < RUN_LONG);
     let described: u64 = all.iter().map(|one| one.0[4]).sum();
     let pays = match all[0].0[6] {
         ALWAYS => true,
@@ -221,7 +249,7 @@ fn choose(comm: &Comm, visibility: &Visibility, wanted: u64) -> Vec<u32> {
 }
 
 /// Number of words in a summary.
-const FIELDS: usize = 9;
+const FIELDS: usize = 10;
 const NEVER: u64 = 0;
 const IF_INTERLEAVED: u64 = 1;
 const ALWAYS: u64 = 2;
@@ -242,7 +270,7 @@ mod tests {
 
     /// A summary: first and last byte, length of runs, and whether to buffer.
     fn summary(first: u64, end: u64, run: u64, may_buffer: u64) -> AccessSummary {
-        AccessSummary([first, end, 0, 8, 56, run, may_buffer, 0, 1 << 20])
+        AccessSummary([first, end, 0, 8, 56, run, may_buffer, 0, 0, 1 << 20])
     }
 
     #[test]
