@@ -164,7 +164,7 @@ timeout 60 "$prefix/bin/mpiexec" -n 4 "$work/recovery" >"$work/out" 2>"$work/err
 check "others end" 137 $?
 
 # Unsupported launchers.
-for variable in PMIX_NAMESPACE PMIX_RANK PRTE_LAUNCHED OMPI_COMM_WORLD_SIZE PALS_RANKID; do
+for variable in PRTE_LAUNCHED OMPI_COMM_WORLD_SIZE PALS_RANKID; do
     timeout 10 env $variable=1 "$work/fault" hang "$work/ids" 2>"$work/err"
     check "an unknown launcher ($variable) is refused" 16 $?
     check "and the message names it and a remedy" 1 "$(grep -c "$variable is set.*start the program with Canele's .mpiexec" "$work/err")"
