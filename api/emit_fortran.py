@@ -5,6 +5,7 @@ mpif.h and the module mpi under four names, as compilers write them. The module 
 and an absent error code are the same to a compiler. A procedure with choice buffers has that name for compilers without descriptors.
 It is there a second time, for descriptors: as mpi_x_f08ts_, and under a name of C.
 """
+import callbacks
 import model
 from fortran import (ADDRESSES, HANDLES, ONLY_F90, description, dummies, has_sections, is_counted_status, is_kept, procedures, section_symbol,
                      symbol)
@@ -69,20 +70,18 @@ def handle(parameter, function, is_section):
 
 
 def callback(parameter, function):
-    name, base = parameter.rust_name, parameter.base.removeprefix("MPI_").removesuffix("_c")
-    owner = base.split("_")[0]
-    if base == "User_function":
-        take = f"operation_for::<Datatype>({name})"
-    elif base.endswith("errhandler_function"):
+    name, (kind, owner, event) = parameter.rust_name, callbacks.kind_of(parameter)
+    if kind == "operation":
+        take = f"operation_for::<{owner}>({name})"
+    elif kind == "error handler":
         take = f"error_handler_for::<{owner}>({name})"
-    elif base in ("Copy_function", "Delete_function"):
-        take = f"Callback::of(attribute::{owner.lower()}::<Comm, c_int> as Procedure)"
-    elif "_attr_" in base:
-        kind = {"Type": "Datatype"}.get(owner, owner)
-        take = f"Callback::of(attribute::{base.split('_')[1]}::<{kind}, isize> as Procedure)"
-    elif base.startswith("Grequest"):
-        take = f"Callback::of(grequest_{base.split('_')[1]} as Procedure)"
-    elif base == "Datarep_extent_function":
+    elif kind == "old attribute":
+        take = f"Callback::of(attribute::{event}::<{owner}, c_int> as Procedure)"
+    elif kind == "attribute":
+        take = f"Callback::of(attribute::{event}::<{owner}, isize> as Procedure)"
+    elif kind == "request":
+        take = f"Callback::of(grequest_{event} as Procedure)"
+    elif kind == "extent":
         take = "Callback::of(datarep_extent as Procedure)"
     else:
         take = f"Datarep::conversion({name}, {CONVERSIONS[parameter.name]}{'_c' * function.is_large} as Procedure)"

@@ -5,6 +5,7 @@ of that name. The values of constants in both forms are made of constants.txt an
 """
 import re
 
+import callbacks
 import model
 from fortran import HANDLES
 
@@ -129,24 +130,20 @@ def translated(parameter, function, kind, program):
 
 
 def callback(parameter, function):
-    name, base = parameter.rust_name, parameter.base.removeprefix("MPI_").removesuffix("_c")
-    owner = base.split("_")[0]
-    if base == "User_function":
-        take = f"operation_for::<Datatype>({name})"
-    elif base.endswith("errhandler_function"):
+    name, (kind, owner, event) = parameter.rust_name, callbacks.kind_of(parameter)
+    which = parameter.name.split("_")[0]
+    if kind == "operation":
+        take = f"operation_for::<{owner}>({name})"
+    elif kind == "error handler":
         take = f"error_handler_for::<{owner}>({name})"
-    elif base in ("Copy_function", "Delete_function"):
-        take = f"attribute::{owner.lower()}_of::<Comm>({name})"
-    elif "_attr_" in base:
-        kind = {"Type": "Datatype"}.get(owner, owner)
-        take = f"attribute::{base.split('_')[1]}_of::<{kind}>({name})"
-    elif base.startswith("Grequest"):
-        take = f"Grequest::{base.split('_')[1]}_of({name})"
-    elif base.startswith("Datarep"):
-        which = parameter.name.split("_")[1] if base == "Datarep_extent_function" else parameter.name.split("_")[0]
-        large = "_c" if function.is_large and which != "extent" and parameter.name.split("_")[0] in ("read", "write") else ""
-        which = "extent" if base == "Datarep_extent_function" else which
-        take = f"Datarep::{which}{large}_of({name})"
+    elif kind in ("old attribute", "attribute"):
+        take = f"attribute::{event}_of::<{owner}>({name})"
+    elif kind == "request":
+        take = f"Grequest::{event}_of({name})"
+    elif kind == "extent":
+        take = f"Datarep::extent_of({name})"
+    elif kind == "conversion":
+        take = f"Datarep::{which}{'_c' * function.is_large}_of({name})"
     else:
         take = f"Callback::of({name})"
     return "Procedure", "Callback", take
