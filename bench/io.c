@@ -6,13 +6,16 @@
        1 KiB, 16 B  blocks of all ranks by turns, in a collective call
        nested       rows of a cube, one slab in two directions each, in a collective call (as BT-IO has them)
 
-   All operations are measured in turn, so that other load affects them alike. `share` is the speed, as a part of that of
-   pwrite or pread. `hidden` is the part of the shorter of access and computing that the other hides (as in `overlap.c`). A case is the number of bytes of a rank
+   All operations are measured in turn, so that other load affects them alike. Those of one rank follow each other, and
+   the first of them is repeated before: behind those of all, caches hold other data, and ranks that wait poll for longer. `share` is the speed, as a part of that of
+   pwrite or pread. `hidden` is the part of the shorter of access and computing that the other hides (as in `overlap.c`); pwrite or
+   pread by a thread that waits for work shows how much can be hidden here. A case is the number of bytes of a rank
    and the place: 0 is /dev/shm, 1 the folder of this program. 2 is that folder too, where the first half of the ranks sees it: the
    others name a folder that does not exist. Usage: io SECONDS_PER_OPERATION BYTES/PLACE... */
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
@@ -21,9 +24,9 @@
 #include "program.h"
 
 enum layout { CONTIGUOUS, BLOCKS_1K, BLOCKS_16, NESTED, LAYOUTS };
-enum call { PLAIN, PLAIN_ONE, OWN_ONE, OWN, COLLECTIVE, NONBLOCKING };
-/* The access in the table of operations that is begun beside computing. */
-enum { ONE_OWN = 2, OPERATIONS = 9, DIRECTIONS = 2, ELEMENT = 40, PLACES = 3, ONE_SIDE = 2, TRIALS = 5, WORD = sizeof(uint64_t), TMPFS_MAGIC_NUMBER = 0x01021994 };
+enum call { PLAIN, PLAIN_ONE, OWN_ONE, OWN, COLLECTIVE, NONBLOCKING, THREAD };
+/* The accesses in the table of operations that are begun beside computing. */
+enum { ONE_PLAIN = 1, ONE_OWN = 2, OPERATIONS = 10, DIRECTIONS = 2, ELEMENT = 40, PLACES = 3, ONE_SIDE = 2, TRIALS = 5, WORD = sizeof(uint64_t), TMPFS_MAGIC_NUMBER = 0x01021994 };
 
 static const struct operation {
     const char *names[DIRECTIONS];
@@ -32,12 +35,13 @@ static const struct operation {
     {{"pwrite", "pread"}, CONTIGUOUS, PLAIN},
     {{"pwrite, one rank", "pread, one rank"}, CONTIGUOUS, PLAIN_ONE},
     {{"write, one rank", "read, one rank"}, CONTIGUOUS, OWN_ONE},
+    {{"iwrite, one computes", "iread, one computes"}, CONTIGUOUS, NONBLOCKING},
+    {{"pwrite by a thread, one computes", "pread by a thread, one computes"}, CONTIGUOUS, THREAD},
     {{"write", "read"}, CONTIGUOUS, OWN},
     {{"write_all", "read_all"}, CONTIGUOUS, COLLECTIVE},
     {{"write_all, 1 KiB", "read_all, 1 KiB"}, BLOCKS_1K, COLLECTIVE},
     {{"write_all, 16 B", "read_all, 16 B"}, BLOCKS_16, COLLECTIVE},
     {{"write_all, nested", "read_all, nested"}, NESTED, COLLECTIVE},
-    {{"iwrite, one computes", "iread, one computes"}, CONTIGUOUS, NONBLOCKING},
 };
 
 struct job {
@@ -45,14 +49,18 @@ struct job {
     int rank, size, place, plain, side; /* descriptor; elements on a side of the cube */
     long bytes;                  /* of each rank */
     MPI_File files[LAYOUTS]; /* the same file, each with a view */
+    MPI_Comm node;
     MPI_Datatype types[LAYOUTS];
     uint64_t *out[LAYOUTS], *in;
     double alone_us[DIRECTIONS]; /* of the access of one rank: as long it computes */
 };
 
+/* True if it runs beside computing. */
+static int is_beside(const struct operation *operation) { return operation->call == NONBLOCKING || operation->call == THREAD; }
+
 /* True if the first rank alone accesses the file. Beside computing, more ranks than cores would hide nothing. */
 static int is_one(const struct operation *operation) {
-    return operation->call == PLAIN_ONE || operation->call == OWN_ONE || operation->call == NONBLOCKING;
+    return operation->call == PLAIN_ONE || operation->call == OWN_ONE || is_beside(operation);
 }
 
 /* True if the operation is measured. Where some ranks do not see the file, these are those of all ranks, without those whose blocks
@@ -151,16 +159,57 @@ static void overlapped(struct job *job, int writes) {
     demand("MPI_Wait", MPI_Wait(&request, MPI_STATUS_IGNORE) == MPI_SUCCESS);
 }
 
-/* One operation of all ranks. Returns its time until all have ended. */
+/* The thread that makes plain calls for the first rank, and its next one. */
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t changes;
+    struct job *job;
+    int writes;
+} helper = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, NULL, 0};
+
+static void *help(void *nothing) {
+    pthread_mutex_lock(&helper.lock);
+    for (;;) {
+        while (!helper.job) pthread_cond_wait(&helper.changes, &helper.lock);
+        pthread_mutex_unlock(&helper.lock);
+        plain(helper.job, helper.writes);
+        pthread_mutex_lock(&helper.lock);
+        helper.job = NULL;
+        pthread_cond_signal(&helper.changes);
+    }
+    return nothing;
+}
+
+/* A plain call of that thread, beside as much computing. */
+static void helped(struct job *job, int writes) {
+    pthread_mutex_lock(&helper.lock);
+    helper.job = job, helper.writes = writes;
+    pthread_cond_signal(&helper.changes);
+    pthread_mutex_unlock(&helper.lock);
+    compute_us(job->alone_us[!writes]);
+    pthread_mutex_lock(&helper.lock);
+    while (helper.job) pthread_cond_wait(&helper.changes, &helper.lock);
+    pthread_mutex_unlock(&helper.lock);
+}
+
+static void carry_out(struct job *job, const struct operation *operation, int writes) {
+    if (operation->call == PLAIN || operation->call == PLAIN_ONE) plain(job, writes);
+    else if (operation->call == NONBLOCKING) overlapped(job, writes);
+    else if (operation->call == THREAD) helped(job, writes);
+    else access_file(job, operation, writes);
+}
+
+/* One operation of all ranks. Returns its time until all have ended, from the first one of this node to begin: with more ranks
+   than cores, some have ended when others begin. */
 static double once(struct job *job, const struct operation *operation, int writes) {
     MPI_Barrier(MPI_COMM_WORLD);
-    uint64_t start = clock_ticks();
-    if (is_one(operation) && job->rank > 0) start = clock_ticks();
-    else if (operation->call == PLAIN || operation->call == PLAIN_ONE) plain(job, writes);
-    else if (operation->call == NONBLOCKING) overlapped(job, writes);
-    else access_file(job, operation, writes);
+    int is_idle = is_one(operation) && job->rank > 0;
+    uint64_t start = is_idle ? UINT64_MAX : clock_ticks();
+    if (!is_idle) carry_out(job, operation, writes);
     MPI_Barrier(MPI_COMM_WORLD);
-    return samples_us(clock_ticks() - start, 1);
+    uint64_t end = clock_ticks();
+    MPI_Allreduce(MPI_IN_PLACE, &start, 1, MPI_UINT64_T, MPI_MIN, job->node);
+    return samples_us(end - start, 1);
 }
 
 /* True if the bytes of this rank are right: in the file, or in the memory they were read to. */
@@ -207,8 +256,8 @@ static void print(const struct job *job, int index, int direction, const struct 
     double part = (double)bytes_of(job, operation->layout) / (double)job->bytes;
     summary_begin(operation->names[direction], job->bytes, job->place, own);
     printf(", \"share\": %.6f", part * plain->median / own->median);
-    if (operation->call == NONBLOCKING) {
-        double access = all[ONE_OWN].p25, computing = job->alone_us[direction];
+    if (is_beside(operation)) {
+        double access = all[operation->call == THREAD ? ONE_PLAIN : ONE_OWN].p25, computing = job->alone_us[direction];
         printf(", \"parts\": {\"hidden\": %.6f}", (access + computing - own->p25) / fmin(access, computing));
     }
     printf("}\n");
@@ -231,8 +280,11 @@ static void measure(struct job *job, double seconds, int direction) {
     }
     double start = clock_system_s();
     for (int ends = 0; !ends;) {
-        for (int i = 0; i < OPERATIONS; i++)
-            if (is_measured(job, &operations[i])) samples[i].us[samples[i].count++] = once(job, &operations[i], writes);
+        for (int i = 0; i < OPERATIONS; i++) {
+            if (!is_measured(job, &operations[i])) continue;
+            for (int k = 0; k < TRIALS && i == ONE_PLAIN; k++) once(job, &operations[i], writes);
+            samples[i].us[samples[i].count++] = once(job, &operations[i], writes);
+        }
         int count = samples[0].count;
         ends = count == SAMPLES_ROOM || (count >= SAMPLES_LEAST && clock_system_s() - start >= seconds * OPERATIONS);
         MPI_Bcast(&ends, 1, MPI_INT, 0, MPI_COMM_WORLD);
@@ -315,6 +367,9 @@ int main(int argc, char **argv) {
     job.rank = program_start("io", &argc, &argv, &job.size);
     double seconds = argc > 1 ? program_number("io", "the time per operation", argv[1], PROGRAM_MOST_SECONDS) : 0.2;
     compute_calibrate();
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &job.node);
+    pthread_t thread;
+    demand("a thread", (errno = pthread_create(&thread, NULL, help, NULL)) == 0);
     for (int i = 2; i < argc; i++) {
         char program[4096];
         struct program_case asked = program_case("io", argv[i], (struct program_case){PROGRAM_MOST_BYTES, PLACES - 1});
@@ -336,5 +391,6 @@ int main(int argc, char **argv) {
             for (int k = 0; k < OPERATIONS; k++)
                 if (is_measured(&job, &operations[k])) missing_print(operations[k].names[direction], asked.bytes, asked.count, lacks);
     }
+    MPI_Comm_free(&job.node);
     return program_end(0);
 }

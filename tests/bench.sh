@@ -93,7 +93,7 @@ experiment idle 'receive posted' 3 --waiting 10000
 experiment onesided 'MPI / memory' 23 --quick
 [ -s gups-shm.json ]
 experiment gups 'M/s' 2 --ranks 2,3 --sizes 64k
-experiment io 'of plain' 18 --ranks 3 --sizes 64k --files 0
+experiment io 'of plain' 20 --ranks 3 --sizes 64k --files 0
 experiment rails 'Canele two Mb/s' 2 --place shm --sizes 8,64k --rounds 2 --variant one:CANELE_RAILS=shm --variant two:CANELE_RAILS=tcp,shm
 [ "$(grep -c '^rails shm Canele two' progress)" = 4 ]
 grep -q 'CANELE_RAILS=tcp,shm' table

@@ -81,7 +81,7 @@ const ONE_SIDE: u64 = 2;
 pub static IO: Description = Description {
     name: "io",
     about: "Files by all ranks, beside pwrite and pread by as many processes",
-    details: "Times are µs until all ranks have ended, with the speed as a part of that of pwrite and pread. Parts are contiguous, or interleaved in blocks of 1 KiB, of 16 bytes, or of rows of a cube, in a collective call. The non-blocking ones run beside as much computing, of which a part is hidden. Files are in /dev/shm, and in the folder for the programs; none is synchronized. Of files on one side, the limit is the time of the link for the data of the other side; the file takes that of pwrite besides.",
+    details: "Times are µs until all ranks have ended, with the speed as a part of that of pwrite and pread. Parts are contiguous, or interleaved in blocks of 1 KiB, of 16 bytes, or of rows of a cube, in a collective call. The non-blocking ones run beside as much computing, of which a part is hidden, beside that of a thread that calls pwrite or pread. Files are in /dev/shm, and in the folder for the programs; none is synchronized. Of files on one side, the limit is the time of the link for the data of the other side; the file takes that of pwrite besides.",
     program: "io",
     title: "Files: an access of all ranks",
     time: "until all ranks have ended",
@@ -104,7 +104,7 @@ pub static IO: Description = Description {
     }),
     has_case: |case| case.bytes.is_multiple_of(1024),
     ranks: Some(Numbers { default: "4", quick: "4", most: 16, ..RANKS }),
-    operations: |case| if case.count == ONE_SIDE { 8 } else { 18 },
+    operations: |case| if case.count == ONE_SIDE { 8 } else { 20 },
     statistics: &[Statistic::Median, Statistic::Least],
     panels: &[Column::Operation, Column::Statistic],
     axis: &[
