@@ -40,7 +40,7 @@ refused() { # case, folder
         head -5 "$work/err"
     done
 }
-for case in limit quota cut; do refused $case "$work"; done
+for case in limit quota cut denied; do refused $case "$work"; done
 refused interrupted "$memory"
 if [ "${2:-}" = apart ]; then
     mkdir "$work/full" "$work/readonly"

@@ -566,6 +566,42 @@ static void sizes_and_modes(void) {
     expect("delete again", MPI_File_delete(own, MPI_INFO_NULL), MPI_ERR_NO_SUCH_FILE);
 }
 
+/* A view that begins behind the end: nothing is read, and memory stays as it is. What is written there extends the file. */
+static void past_the_end(void) {
+    enum { THERE = 3, FIRST = 10000 };
+    int data[INTS], found[INTS];
+    MPI_Datatype type = blocks_of_ranks(), views[] = {MPI_INT, type};
+    MPI_Offset bytes, offset;
+    MPI_Status status;
+    MPI_File file = fresh();
+    for (int i = 0; i < INTS; i++) data[i] = seen(i);
+    if (rank == 0) MPI_File_write_at(file, 0, data, THERE, MPI_INT, &status);
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int i = 0; i < 2; i++) {
+        MPI_Request request;
+        memset(found, 7, sizeof found);
+        expect("a view past the end", MPI_File_set_view(file, FIRST, MPI_INT, views[i], "native", MPI_INFO_NULL), MPI_SUCCESS);
+        expect("read", MPI_File_read(file, found, INTS, MPI_INT, &status), MPI_SUCCESS), count_is(&status, MPI_INT, 0);
+        expect("read_at_all", MPI_File_read_at_all(file, 5, found, INTS, MPI_INT, &status), MPI_SUCCESS), count_is(&status, MPI_INT, 0);
+        MPI_File_iread_at(file, 0, found, INTS, MPI_INT, &request);
+        expect("iread_at", MPI_Wait(&request, &status), MPI_SUCCESS), count_is(&status, MPI_INT, 0);
+        for (int k = 0; k < INTS; k++) CHECK(found[k] == 0x07070707);
+        MPI_File_get_position(file, &offset), MPI_File_get_size(file, &bytes);
+        CHECK(offset == 0 && bytes == THERE * (int)sizeof(int));
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+    expect("write", MPI_File_write_at_all(file, 0, data, INTS, MPI_INT, &status), MPI_SUCCESS), count_is(&status, MPI_INT, INTS);
+    expect("read", MPI_File_read_at_all(file, 0, found, INTS, MPI_INT, &status), MPI_SUCCESS), count_is(&status, MPI_INT, INTS);
+    CHECK(!memcmp(found, data, sizeof found));
+    MPI_File_get_size(file, &bytes);
+    CHECK(bytes == FIRST + (MPI_Offset)INTS * size * (int)sizeof(int));
+    expect("the gap", MPI_File_set_view(file, 0, MPI_INT, MPI_INT, "native", MPI_INFO_NULL), MPI_SUCCESS);
+    expect("read", MPI_File_read_at_all(file, THERE, found, INTS, MPI_INT, &status), MPI_SUCCESS), count_is(&status, MPI_INT, INTS);
+    for (int k = 0; k < INTS; k++) CHECK(found[k] == 0);
+    MPI_Type_free(&type);
+    MPI_File_close(&file);
+}
+
 static int reported;
 
 static void report(MPI_File *file, int *code, ...) {
@@ -613,6 +649,22 @@ static void failing(void) {
     MPI_Type_indexed(2, lengths, places, MPI_INT, &type), MPI_Type_commit(&type);
     expect("negative displacements", MPI_File_set_view(file, 0, MPI_INT, type, "native", MPI_INFO_NULL), MPI_ERR_TYPE);
     MPI_Type_free(&type);
+    MPI_Type_contiguous(3, MPI_INT, &type), MPI_Type_commit(&type);
+    expect("one and a half etypes", MPI_File_set_view(file, 0, MPI_DOUBLE, type, "native", MPI_INFO_NULL), MPI_ERR_TYPE);
+    MPI_Type_free(&type);
+    lengths[0] = 2, places[0] = 0, places[1] = 1;
+    MPI_Type_indexed(2, lengths, places, MPI_INT, &type), MPI_Type_commit(&type);
+    expect("parts that overlap", MPI_File_set_view(file, 0, MPI_INT, type, "native", MPI_INFO_NULL), MPI_ERR_TYPE);
+    MPI_Type_free(&type);
+    if (size > 1) {
+        MPI_Datatype etype = rank ? MPI_INT : MPI_DOUBLE;
+        expect("etypes that differ", MPI_File_set_view(file, 0, etype, etype, "native", MPI_INFO_NULL), MPI_ERR_NOT_SAME);
+        expect("representations that differ", MPI_File_set_view(file, 0, MPI_INT, MPI_INT, rank ? "native" : "external32", MPI_INFO_NULL), MPI_ERR_NOT_SAME);
+        expect("lengths that differ", MPI_File_preallocate(file, 8 + rank), MPI_ERR_NOT_SAME);
+        expect("atomicities that differ", MPI_File_set_atomicity(file, rank > 0), MPI_ERR_NOT_SAME);
+        expect("shared pointers that differ", MPI_File_seek_shared(file, rank, MPI_SEEK_SET), MPI_ERR_NOT_SAME);
+        expect("one negative offset", MPI_File_read_at_all(file, rank ? 0 : -1, data, 1, MPI_INT, MPI_STATUS_IGNORE), MPI_ERR_ARG);
+    }
     MPI_File_set_view(file, 0, MPI_DOUBLE, MPI_DOUBLE, "native", MPI_INFO_NULL);
     expect("half an etype", MPI_File_write_at(file, 0, data, 1, MPI_INT, MPI_STATUS_IGNORE), MPI_ERR_TYPE);
     /* The handler of the file, and that of no file. */
@@ -679,6 +731,7 @@ int main(int argc, char **argv) {
     external();
     registered();
     sizes_and_modes();
+    past_the_end();
     failing();
     if (rank == 0) unlink(path);
     int all;

@@ -2,9 +2,11 @@
    and the system's reason, and the next call works. Usage: files_faults CASE DIRECTORY. Any number of ranks.
    The cases: full (DIRECTORY has room for 1 MiB), readonly (DIRECTORY is on a file system mounted so), limit (the soft limit
    of open files is lowered to what is open), quota (the kernel answers writes behind the first MiB as if a quota were
-   exceeded), interrupted (signals interrupt system calls all the time), cut (somebody else cuts the file all the time). */
+   exceeded), interrupted (signals interrupt system calls all the time), cut (somebody else cuts the file all the time), denied
+   (the file or its folder does not permit it). */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <mpi.h>
@@ -16,6 +18,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -268,6 +271,73 @@ static void cut(void) {
     if (rank == 0) unlink(path);
 }
 
+/* Takes or gives this thread the right to pass over permissions, if the process has it. True if it has. */
+static int may_override(int may) {
+    const unsigned rights = 1u << CAP_DAC_OVERRIDE | 1u << CAP_DAC_READ_SEARCH;
+    struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+    struct __user_cap_data_struct sets[2];
+    CHECK(syscall(SYS_capget, &header, sets) == 0);
+    int has = (sets[0].permitted & rights) == rights;
+    sets[0].effective = may ? sets[0].effective | (sets[0].permitted & rights) : sets[0].effective & ~rights;
+    CHECK(syscall(SYS_capset, &header, sets) == 0);
+    return has;
+}
+
+/* All ranks together: nobody is between two of the steps. */
+static void set_mode(const char *name, mode_t mode) {
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 0) CHECK(chmod(name, mode) == 0);
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+static void refuses(const char *what, const char *name, int mode) {
+    MPI_File file = MPI_FILE_NULL;
+    int code = MPI_File_open(MPI_COMM_WORLD, name, mode, MPI_INFO_NULL, &file);
+    expect(what, code, MPI_ERR_ACCESS);
+    says(code, "Permission denied");
+    CHECK(file == MPI_FILE_NULL);
+}
+
+static void denied(void) {
+    char folder[sizeof path + 10], below[sizeof path + 20];
+    snprintf(folder, sizeof folder, "%s.folder", path), snprintf(below, sizeof below, "%s/file", folder);
+    int has = may_override(0), count;
+    if (rank == 0) CHECK(mkdir(folder, 0700) == 0);
+    MPI_File file = open_as(MPI_MODE_RDWR | MPI_MODE_CREATE);
+    expect("write", MPI_File_write_at_all(file, rank * BLOCK, data, BLOCK, MPI_BYTE, MPI_STATUS_IGNORE), MPI_SUCCESS);
+    MPI_File_close(&file);
+    set_mode(path, 0);
+    refuses("open for reading", path, MPI_MODE_RDONLY);
+    refuses("open for writing", path, MPI_MODE_WRONLY | MPI_MODE_CREATE);
+    set_mode(path, 0400);
+    refuses("open for both", path, MPI_MODE_RDWR);
+    file = open_as(MPI_MODE_RDONLY);
+    expect("write", MPI_File_write_at_all(file, 0, data, 1, MPI_BYTE, MPI_STATUS_IGNORE), MPI_ERR_READ_ONLY);
+    MPI_File_close(&file);
+    set_mode(folder, 0500);
+    refuses("create in a folder that may not be written", below, MPI_MODE_RDWR | MPI_MODE_CREATE);
+    set_mode(folder, 0);
+    refuses("open in a folder that may not be searched", below, MPI_MODE_RDONLY);
+    int code = MPI_File_delete(below, MPI_INFO_NULL);
+    expect("delete in a folder that may not be searched", code, MPI_ERR_ACCESS);
+    set_mode(folder, 0700);
+    /* Ranks that may not open it are served by those that may. */
+    may_override(has && rank < size - 1);
+    set_mode(path, 0);
+    if (has && size > 1) {
+        char *found = malloc(BLOCK);
+        MPI_Status status;
+        file = open_as(MPI_MODE_RDWR);
+        expect("read", MPI_File_read_at_all(file, rank * BLOCK, found, BLOCK, MPI_BYTE, &status), MPI_SUCCESS);
+        MPI_Get_count(&status, MPI_BYTE, &count);
+        CHECK(count == BLOCK && !memcmp(found, data, BLOCK));
+        MPI_File_close(&file);
+        free(found);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 0) unlink(path), rmdir(folder);
+}
+
 int main(int argc, char **argv) {
     int all;
     MPI_Init(&argc, &argv);
@@ -282,6 +352,7 @@ int main(int argc, char **argv) {
     if (!strcmp(argv[1], "quota")) quota();
     if (!strcmp(argv[1], "interrupted")) interrupted();
     if (!strcmp(argv[1], "cut")) cut();
+    if (!strcmp(argv[1], "denied")) denied();
     free(data);
     MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     if (rank == 0) printf("%s: %d failures\n", argv[1], all);

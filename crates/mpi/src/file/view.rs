@@ -1,5 +1,7 @@
 //! The view of a file (MPI-5.0 §14.3).
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use coll::Routine;
 use datatype::Datatype;
 use io::View;
@@ -15,7 +17,7 @@ impl File {
     /// `MPI_DISPLACEMENT_CURRENT`.
     ///
     /// # Errors
-    /// What MPI-5.0 §14.3 rules out, and etypes of different extents; on all processes alike.
+    /// What MPI-5.0 §14.3 rules out, and etypes of different extents or different representations; on all processes alike.
     pub fn set_view(
         &self,
         displacement: Option<i64>,
@@ -38,7 +40,9 @@ impl File {
             Ok((view, (etype, filetype), representation, info?))
         });
         let extent = checked.as_ref().map_or(0, |(view, ..)| view.etype().extent().1);
-        let checked = agree_on(comm, Routine::FileSetView, extent as u64, checked)?;
+        let mut same = DefaultHasher::new();
+        (extent, datarep).hash(&mut same);
+        let checked = agree_on(comm, Routine::FileSetView, same.finish(), checked)?;
         let (view, types, representation, info) = checked;
         let moved = if comm.rank() == 0 { self.0.shared.set(0) } else { Ok(()) };
         agree(comm, Routine::FileSetView, moved)?;
