@@ -40,6 +40,11 @@ cases=$(grep -c '"n": 50,' table)
 [ "$cases" -gt 20 ]
 [ "$(grep -c '"n": 100,' table)" = "$cases" ]
 
+# Nor is the limit of interleaved accesses, which needs no MPI.
+"$prefix/bin/mpicc" -Wall -Werror -O1 "$bench/interleaved.c" -o interleaved -lm
+timeout 120 ./interleaved 2 4194304 "$work" 0.01 >table 2>progress
+[ "$(grep -c '"median_us"' table)" = 10 ]
+
 # The experiments on the send queue, with small parameters: a table, a complete document, and a plot each.
 experiment() { # name, word in the table, cases, arguments
     local name=$1 word=$2 cases=$3
