@@ -7,7 +7,8 @@ use zeroize::{Zeroize, Zeroizing};
 /// A stream that is read and written line by line. Nothing of a line stays behind.
 pub(crate) struct Lines<S> {
     stream: S,
-    /// Room for the longest line. Memory is taken as it is used.
+    /// Room that doubles up to that for the longest line. Zeroed memory is not free: glibc writes zeroes to what the heap
+    /// has already.
     buffer: Zeroizing<Vec<u8>>,
     /// Number of bytes read that are no line yet, at the start of the buffer.
     filled: usize,
@@ -15,7 +16,7 @@ pub(crate) struct Lines<S> {
 
 impl<S: Read + Write> Lines<S> {
     pub fn new(stream: S) -> Self {
-        Self { stream, buffer: Zeroizing::new(vec![0; LINE_MAX]), filled: 0 }
+        Self { stream, buffer: Zeroizing::new(vec![0; LINE_FIRST]), filled: 0 }
     }
 
     /// Writes a line.
@@ -41,8 +42,10 @@ impl<S: Read + Write> Lines<S> {
                 break searched + at;
             }
             searched = self.filled;
+            if self.filled == self.buffer.len() {
+                self.grow()?;
+            }
             match self.stream.read(&mut self.buffer[self.filled..]) {
-                Ok(0) if self.filled == LINE_MAX => return Err(ErrorKind::InvalidData.into()),
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
                 Ok(count) => self.filled += count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -57,10 +60,24 @@ impl<S: Read + Write> Lines<S> {
         self.filled = left;
         line
     }
+
+    /// Doubles the room, and wipes the old one.
+    fn grow(&mut self) -> io::Result<()> {
+        let len = self.buffer.len();
+        if len == LINE_MAX {
+            return Err(ErrorKind::InvalidData.into());
+        }
+        let mut larger = Zeroizing::new(vec![0; (2 * len).min(LINE_MAX)]);
+        larger[..len].copy_from_slice(&self.buffer);
+        self.buffer = larger;
+        Ok(())
+    }
 }
 
 /// The longest line a server may send.
 const LINE_MAX: usize = 64 << 10;
+/// Length of the line that there is room for at first: most are shorter.
+const LINE_FIRST: usize = 1 << 10;
 
 #[cfg(test)]
 mod tests {
@@ -111,6 +128,16 @@ mod tests {
             assert_eq!(lines.read().unwrap_err().kind(), ErrorKind::UnexpectedEof);
             assert!(lines.buffer.iter().all(|byte| *byte == 0), "nothing of a line stays behind");
         }
+    }
+
+    #[test]
+    fn room_is_taken_for_long_lines_only() {
+        let mut lines = Pieces::of(&[b"short\n", &[b'x'; LINE_MAX - 1], b"\nend\n"]);
+        assert_eq!(lines.read().unwrap().as_str(), "short");
+        assert_eq!(lines.buffer.len(), LINE_FIRST);
+        assert_eq!(lines.read().unwrap().len(), LINE_MAX - 1);
+        assert_eq!(lines.read().unwrap().as_str(), "end");
+        assert!(lines.buffer.iter().all(|byte| *byte == 0), "nothing of a line stays behind");
     }
 
     #[test]
