@@ -36,35 +36,54 @@ pub struct Identity {
     first_ids: FirstIds,
 }
 
-/// The connection IDs with which processes of a job address the first packets of a QUIC connection. Each proves the
-/// job's secret, so that a packet of a stranger costs one hash and no more.
+/// The connection IDs with which processes of a job address the first packets of a QUIC connection.
+///
+/// An ID is a mark, a nonce and a code. The mark is the same in all IDs of the job, so that a filter in the kernel can
+/// tell them. The code proves the job's secret for the nonce.
 #[derive(Clone)]
-pub struct FirstIds(Secret);
+pub struct FirstIds {
+    key: Secret,
+    mark: [u8; MARK_LEN],
+}
 
 impl FirstIds {
+    fn new(key: Secret) -> Self {
+        let mut ids = Self { key, mark: [0; MARK_LEN] };
+        let code: [u8; 32] = scrubbed(|| ids.mac(b"mark").finalize().into_bytes().into());
+        ids.mark.copy_from_slice(&code[..MARK_LEN]);
+        ids
+    }
+
+    /// First bytes of each ID. Who has seen a connection begin knows them.
+    pub fn mark(&self) -> [u8; MARK_LEN] {
+        self.mark
+    }
+
     /// Makes an ID from random bytes.
     pub fn make(&self, nonce: [u8; 8]) -> [u8; FIRST_ID_LEN] {
         let mut id = [0; FIRST_ID_LEN];
-        id[..nonce.len()].copy_from_slice(&nonce);
+        id[..MARK_LEN].copy_from_slice(&self.mark);
+        id[MARK_LEN..][..nonce.len()].copy_from_slice(&nonce);
         let code: [u8; 32] = scrubbed(|| self.mac(&nonce).finalize().into_bytes().into());
-        id[nonce.len()..].copy_from_slice(&code[..CODE_LEN]);
+        id[FIRST_ID_LEN - CODE_LEN..].copy_from_slice(&code[..CODE_LEN]);
         id
     }
 
-    /// True if a process of the job has made the ID.
+    /// True if a process of the job has made the ID. IDs without the mark cost no hash.
     pub fn is_made(&self, id: &[u8]) -> bool {
-        let Some((nonce, code)) = id.split_at_checked(FIRST_ID_LEN - CODE_LEN) else {
+        let Some(rest) = id.strip_prefix(&self.mark) else { return false };
+        let Some((nonce, code)) = rest.split_at_checked(FIRST_ID_LEN - MARK_LEN - CODE_LEN) else {
             return false;
         };
         let is_right = || self.mac(nonce).verify_truncated_left(code).is_ok();
         code.len() == CODE_LEN && scrubbed(is_right)
     }
 
-    fn mac(&self, nonce: &[u8]) -> Hmac<Sha256> {
-        let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(self.0.expose()) else {
+    fn mac(&self, message: &[u8]) -> Hmac<Sha256> {
+        let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(self.key.expose()) else {
             unreachable!("HMAC takes keys of any length");
         };
-        mac.update(nonce);
+        mac.update(message);
         mac
     }
 }
@@ -84,7 +103,7 @@ impl Identity {
         Self {
             client: Arc::new(client(provider.clone(), own.clone(), wanted.clone())),
             server: Arc::new(server(provider, own, wanted)),
-            first_ids: FirstIds(derived(secret, job, b"first connection id")),
+            first_ids: FirstIds::new(derived(secret, job, b"first connection id")),
         }
     }
 
@@ -298,8 +317,10 @@ fn load(provider: &CryptoProvider, seed: &Secret) -> Arc<dyn SigningKey> {
 
 /// Length of the ID of a first packet: the longest of QUIC (RFC 9000 §17.2).
 pub const FIRST_ID_LEN: usize = 20;
+/// Part of it that is the same in all IDs of a job.
+pub const MARK_LEN: usize = 4;
 /// Part of it that proves the secret.
-const CODE_LEN: usize = 12;
+const CODE_LEN: usize = 8;
 /// Protocol and version inside TLS.
 pub const ALPN: &[u8] = b"canele/1";
 const SALT: &[u8] = b"canele/1";
@@ -431,6 +452,7 @@ mod tests {
         let [ours, others] = [1, 2].map(|job| identity(7, job).first_ids());
         let id = ours.make([9; 8]);
         assert!(ours.is_made(&id) && !others.is_made(&id));
+        assert!(ours.make([8; 8]).starts_with(&ours.mark()) && ours.mark() != others.mark());
         assert!((0..id.len()).all(|len| !ours.is_made(&id[..len])));
         assert!(!ours.is_made(&[&id[..], &[0]].concat()));
         for at in 0..id.len() {

@@ -21,6 +21,6 @@ pub use encryption::Encryption;
 pub use handshake::{
     DECLINES, Handshake, HandshakeEnd, Opening, Outcome, Own, Step, VERDICT_LEN, answer_to, verdict,
 };
-pub use identity::{FIRST_ID_LEN, FirstIds, Identity};
+pub use identity::{FIRST_ID_LEN, FirstIds, Identity, MARK_LEN};
 pub use keyring::{Keyring, OtherJobs};
 pub use secret::Secret;

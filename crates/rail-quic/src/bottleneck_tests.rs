@@ -112,7 +112,7 @@ impl World {
         let end = |known| {
             let identity = Identity::of(&[7; 32].into(), 5);
             let keys = Keys::new(&identity).unwrap();
-            let config = Arc::new(settings::endpoint());
+            let config = Arc::new(settings::endpoint([1, 2]));
             let endpoint = Endpoint::new(config, Some(keys.any_server()), true, Some([3; 32]));
             End {
                 endpoint,

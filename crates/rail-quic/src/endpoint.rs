@@ -30,14 +30,17 @@ use crate::hello::{LocalEnd, end_of_accepted, end_of_attempt};
 use crate::key_chain::{KeyChain, KeyId};
 use crate::knowledge::Knowledge;
 use crate::limits;
+use crate::marks;
 use crate::reports::QuicReport;
 use crate::settings;
 use crate::socket::{Datagram, Intake, Socket, Undelivered};
+use crate::strangers::Strangers;
 
 /// Mutable state of the rail, behind one lock.
 pub(super) struct EndpointDriver {
     pub(super) local: LocalEnd,
     pub(super) keys: KeyChain,
+    pub(super) strangers: Strangers,
     pub(super) knowledge: Knowledge,
     pub(super) endpoint: Endpoint,
     pub(super) sockets: Vec<Socket>,
@@ -94,13 +97,16 @@ impl EndpointDriver {
     ) -> Self {
         let Limits { connect_timeout, silence, passes } = limits;
         let tries_lengths = sockets.iter().all(Socket::keeps_packets_whole);
-        let config = Arc::new(settings::endpoint());
+        let now = Instant::now();
+        let mark = marks::draw();
+        let strangers = Strangers::new(mark, keys.marks(), now);
+        let config = Arc::new(settings::endpoint(mark));
         let endpoint =
             Endpoint::new(config, Some(keys.get(KeyId::Own).any_server()), tries_lengths, None);
-        let now = Instant::now();
         Self {
             local,
             keys,
+            strangers,
             knowledge: Knowledge::new(costs),
             endpoint,
             sockets,
@@ -216,6 +222,7 @@ impl EndpointDriver {
             self.next_lesson = now + LESSON_EVERY;
             self.update_costs(now);
         }
+        self.review_strangers(now);
         // Decryption took time, so the clock is read again.
         moved |= self.serve_connections(Instant::now());
         moved
@@ -330,7 +337,7 @@ impl EndpointDriver {
     /// Handles a datagram; returns false if it is a stranger's that was dropped.
     fn handle(&mut self, index: usize, datagram: Datagram, now: Instant) -> bool {
         let Datagram { from, to, ecn, bytes } = datagram;
-        if self.is_strange(&bytes, from) {
+        if self.is_strange(&bytes, from, now) {
             self.note_strange(from);
             return false;
         }

@@ -1,10 +1,12 @@
 //! First packets of connections, told from those of strangers before any other work.
 //!
 //! A first packet makes the endpoint derive keys, decrypt, and answer. Processes of the job therefore choose
-//! connection IDs that prove their key ([`auth::FirstIds`]). While many connections are pending, first packets with other
-//! IDs are dropped for the price of one hash for each key. At other times strangers are answered, and told why they are refused.
+//! connection IDs that prove their key ([`auth::FirstIds`]). While many connections are pending, or strangers flood this
+//! process, first packets with other IDs are dropped. At other times strangers are answered, and told why they are refused.
 
-use crate::settings::CONNECTION_ID_LEN;
+use auth::{FIRST_ID_LEN, MARK_LEN};
+
+use crate::marks::{CONNECTION_ID_LEN, Nonce};
 
 /// The header of an Initial packet (RFC 9000 §17.2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +27,15 @@ impl<'a> FirstPacket<'a> {
         let (id, rest) = counted(rest)?;
         let (_, rest) = counted(rest)?;
         Some(Self { id, has_token: *rest.first()? != 0 })
+    }
+
+    /// The nonce in an ID of the length that processes of a job choose.
+    pub fn nonce(&self) -> Option<Nonce> {
+        if self.id.len() == FIRST_ID_LEN {
+            self.id[MARK_LEN..].first_chunk().copied()
+        } else {
+            None
+        }
     }
 
     /// True if a process with one of this end's keys may have sent it. `is_made` tells if an ID was made with such a key,

@@ -17,7 +17,6 @@ use crate::congestion::Path;
 use crate::connection::{Code, Connection, Outlet, Stage};
 use crate::controller::SharedController;
 use crate::endpoint::EndpointDriver;
-use crate::first_packet::FirstPacket;
 use crate::key_chain::KeyId;
 use crate::reports::QuicReport;
 use crate::socket::Socket;
@@ -46,29 +45,16 @@ impl EndpointDriver {
             // The key of the job has the same kind, so this does not happen.
             debug!(%error, "QUIC: a key of another job is left out");
         }
+        self.strangers.set_keys(self.keys.marks());
+        self.filter_sockets();
     }
 
     pub(super) fn is_known(&self, peer: PeerId) -> bool {
         self.links.get(peer).is_some()
     }
 
-    /// True if a datagram is a first packet of somebody without a known key, and many connections are pending.
-    pub(super) fn is_strange(&self, datagram: &[u8], from: SocketAddr) -> bool {
-        let Some(packet) = FirstPacket::of(datagram) else { return false };
-        let knows_sender =
-            || self.connections.values().any(|one| one.protocol.remote_address() == from);
-        !packet.may_be_ours(|id| self.keys.maker(id).is_some(), knows_sender)
-            && self.has_many_pending()
-    }
-
-    /// Reports a stranger that was dropped, unless other reports wait.
-    pub(super) fn note_strange(&mut self, from: SocketAddr) {
-        if self.reports.is_empty() {
-            self.note_refusal(from, Refusal::TooMany);
-        }
-    }
-
-    fn has_many_pending(&self) -> bool {
+    /// True if first packets have to prove a key.
+    pub(super) fn has_many_pending(&self) -> bool {
         self.pending_accepts().count() >= UNPROVED_UNVALIDATED
     }
 

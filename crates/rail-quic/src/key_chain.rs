@@ -5,7 +5,7 @@
 //! the job, and refuses it. A connection belongs to the processes that were added with its key: no other may say hello
 //! on it.
 
-use auth::{Identity, OtherJobs};
+use auth::{Identity, MARK_LEN, OtherJobs};
 use rail::RailError;
 use wire::{PeerId, ProcessId};
 
@@ -86,6 +86,12 @@ impl KeyChain {
         }
         let has_made = |shared: &SharedKeys| shared.keys.has_made(id);
         self.shared.iter().position(has_made).map(KeyId::Shared)
+    }
+
+    /// The marks in connection IDs of first packets, one for each key.
+    pub fn marks(&self) -> impl Iterator<Item = [u8; MARK_LEN]> {
+        let shared = self.shared.iter().map(|shared| shared.keys.mark());
+        std::iter::once(self.own.mark()).chain(shared)
     }
 
     /// The processes of another job that have the key; `None` if it is the own job's.

@@ -24,6 +24,7 @@ mod bottleneck_tests;
 mod congestion;
 mod connection;
 mod controller;
+mod dropping;
 mod endpoint;
 mod first_packet;
 mod frames;
@@ -34,6 +35,7 @@ mod keepalive;
 mod key_chain;
 mod knowledge;
 mod limits;
+mod marks;
 mod migration;
 mod pacer;
 #[cfg(test)]
@@ -41,6 +43,7 @@ mod reopening_tests;
 mod reports;
 mod settings;
 mod socket;
+mod strangers;
 mod tail_duplicate;
 #[cfg(test)]
 mod unauthenticated_tests;

@@ -70,6 +70,7 @@ impl EndpointDriver {
         let index = self.sockets.len();
         let opened = open_sockets(vec![address], &self.epoll, index).ok()?;
         self.sockets.extend(opened);
+        self.filter_sockets();
         Some(index)
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use auth::{FirstIds, Identity};
+use auth::{FirstIds, Identity, MARK_LEN};
 use quinn_proto::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn_proto::{
     AckFrequencyConfig, ClientConfig, ConnectionId, ConnectionIdGenerator, EndpointConfig,
@@ -15,6 +15,7 @@ use rail::RailError;
 use crate::congestion::Path;
 use crate::controller::SharedController;
 use crate::keepalive::PING_EVERY;
+use crate::marks::{MarkedIds, OwnMark};
 
 /// A key that both ends of connections prove, in the form that quinn takes.
 pub(super) struct Keys {
@@ -42,6 +43,11 @@ impl Keys {
     /// True if a process with the key has made this ID of a first packet.
     pub fn has_made(&self, id: &[u8]) -> bool {
         self.first_ids.is_made(id)
+    }
+
+    /// The mark of the IDs that processes with the key make.
+    pub fn mark(&self) -> [u8; MARK_LEN] {
+        self.first_ids.mark()
     }
 
     /// Returns the configuration that an endpoint needs to accept connections.
@@ -85,10 +91,10 @@ fn first_id(ids: &FirstIds) -> ConnectionId {
     ConnectionId::new(&ids.make(nonce))
 }
 
-/// Returns the endpoint configuration.
-pub(super) fn endpoint() -> EndpointConfig {
+/// Returns the configuration of an endpoint whose connection IDs have this mark.
+pub(super) fn endpoint(mark: OwnMark) -> EndpointConfig {
     let mut config = EndpointConfig::default();
-    config.cid_generator(|| Box::new(RandomConnectionIdGenerator::new(CONNECTION_ID_LEN)));
+    config.cid_generator(move || Box::new(MarkedIds::new(mark)));
     config
 }
 
@@ -144,8 +150,6 @@ const WINDOW_MIN: u32 = 8 << 20;
 const WINDOW_MAX: u32 = 128 << 20;
 /// Ethernet MTU without IPv4 and UDP headers; path MTU discovery finds smaller limits.
 const MTU_MAX: u16 = 1472;
-/// Half the usual length; every packet carries it.
-pub(super) const CONNECTION_ID_LEN: usize = 5;
 /// Random part of the ID of a first packet.
 const NONCE_LEN: usize = 8;
 /// Maximum number of packets per acknowledgement; a batch received at once is acknowledged at once.

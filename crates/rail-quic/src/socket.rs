@@ -9,6 +9,7 @@ use quinn_proto::{EcnCodepoint, Transmit};
 use quinn_udp::{RecvMeta, UdpSocketState};
 use rail::Unshared;
 use rustix::net::sockopt;
+use socket2::{SockFilter, SockRef};
 
 use crate::connection::Outlet;
 use crate::settings::BUFFER_BYTES;
@@ -127,6 +128,17 @@ impl Socket {
             }
         }
         true
+    }
+
+    /// Has the kernel drop what the filter does not accept.
+    pub fn attach(&self, filter: &[SockFilter]) -> io::Result<()> {
+        SockRef::from(&self.udp).attach_filter(filter)
+    }
+
+    /// Has the kernel drop nothing more.
+    pub fn detach(&self) {
+        // Fails only if there is no filter.
+        let _ = SockRef::from(&self.udp).detach_filter();
     }
 
     /// Receives a bounded number of datagrams; returns true if more may be pending.
