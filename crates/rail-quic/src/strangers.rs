@@ -192,7 +192,7 @@ pub(super) const FLOOD_ENDS: u64 = 1000;
 const REVIEW_EVERY: Duration = Duration::from_secs(1);
 /// Number of first packets that are remembered.
 const SEEN_MAX: usize = 256;
-/// How often a first packet may come in some time. Its sender repeats it until it is answered.
+/// Limit of the arrivals of one first packet in some time. Its sender repeats it until it is answered.
 const REPEATS_MAX: u32 = 16;
 const REPEATS_WITHIN: Duration = Duration::from_secs(1);
 /// Maximum number of nonces denied in a flood; packets with others are dropped after they are read.

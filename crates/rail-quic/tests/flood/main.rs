@@ -19,7 +19,7 @@ use wire::{Frame, PeerId};
 
 /// Datagrams that strangers send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum FloodKind {
     /// Random bytes, as of open connections.
     Noise,
     /// First packets with another key.
@@ -38,16 +38,16 @@ enum Ends {
 /// The file has one test, so that nothing else runs meanwhile.
 #[test]
 fn a_flood_of_strangers_keeps_out_neither_peers_nor_newcomers() {
-    for kind in [Kind::Noise, Kind::Initials, Kind::Repeated] {
+    for kind in [FloodKind::Noise, FloodKind::Initials, FloodKind::Repeated] {
         compare(Ends::Ranks, kind, 1000);
     }
-    compare(Ends::Ranks, Kind::Initials, 60_000);
-    compare(Ends::Gateways, Kind::Initials, 1000);
+    compare(Ends::Ranks, FloodKind::Initials, 60_000);
+    compare(Ends::Gateways, FloodKind::Initials, 1000);
 }
 
 /// Compares an exchange with a flood to its port, and to another.
-fn compare(ends: Ends, kind: Kind, frame_len: usize) {
-    let mut exchange = Exchange::new(ends, frame_len);
+fn compare(ends: Ends, kind: FloodKind, frame_len: usize) {
+    let mut exchange = FloodedServer::new(ends, frame_len);
     // Nobody reads here.
     let elsewhere = UdpSocket::bind("127.0.0.1:0").unwrap();
     let other = elsewhere.local_addr().unwrap();
@@ -67,7 +67,7 @@ fn compare(ends: Ends, kind: Kind, frame_len: usize) {
     assert!(10 * flooded.newcomers.len() >= control.newcomers.len(), "{text}");
 }
 
-/// What an exchange has done.
+/// Work of a server in some time.
 #[derive(Default)]
 struct Served {
     time: Duration,
@@ -98,7 +98,7 @@ impl std::fmt::Debug for Served {
 }
 
 /// A server, its peer, with which it exchanges frames without end, and newcomers one after the other.
-struct Exchange {
+struct FloodedServer {
     ends: Ends,
     server: QuicRail,
     peer: QuicRail,
@@ -110,7 +110,7 @@ struct Exchange {
     number: u32,
 }
 
-impl Exchange {
+impl FloodedServer {
     fn new(ends: Ends, frame_len: usize) -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let (server, target) = match ends {
@@ -244,7 +244,7 @@ struct Flood {
 }
 
 impl Flood {
-    fn start(kind: Kind, target: SocketAddr) -> Self {
+    fn start(kind: FloodKind, target: SocketAddr) -> Self {
         let (stops, sent) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let packets = packets(kind, target);
         let sockets: Vec<_> = (0..16).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
@@ -271,9 +271,9 @@ impl Flood {
     }
 }
 
-fn packets(kind: Kind, target: SocketAddr) -> Vec<Vec<u8>> {
+fn packets(kind: FloodKind, target: SocketAddr) -> Vec<Vec<u8>> {
     match kind {
-        Kind::Noise => {
+        FloodKind::Noise => {
             let mut random = testing::Random::new(5);
             let mut packet = || {
                 let mut bytes: Vec<u8> = (0..1200).map(|_| random.next() as u8).collect();
@@ -282,8 +282,8 @@ fn packets(kind: Kind, target: SocketAddr) -> Vec<Vec<u8>> {
             };
             (0..256).map(|_| packet()).collect()
         }
-        Kind::Initials => initials(OTHER_SECRET, target, 256),
-        Kind::Repeated => initials(SECRET, target, 1),
+        FloodKind::Initials => initials(OTHER_SECRET, target, 256),
+        FloodKind::Repeated => initials(SECRET, target, 1),
     }
 }
 
