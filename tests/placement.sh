@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Placement of ranks where their traffic is cheap: recorded patterns, placements from them, and the resulting traffic
-# on the wide area. Two sites of two nodes; bytes are counted at the link. Usage: placement.sh PREFIX
+# Placement of ranks where their traffic is cheap, and by the speeds of hosts: recorded patterns, placements from them, and
+# the resulting traffic on the wide area. Two sites of two nodes; bytes are counted at the link. Usage: placement.sh PREFIX
 set -u
 cd "$(dirname "$0")"
 . ./check.sh
@@ -122,5 +122,26 @@ done
 "$canele" lab grid >"$work/grid.toml"
 run -grid "$work/grid.toml" -place "$work/ring.json" -v -n 16 "$work/traffic" ring plain 1000 3 >"$work/said" 2>"$work/err"
 check "on a grid: $(cat "$work/said")" "0 1" "$? $(grep -c "^mpiexec: 16 ranks on 4 hosts of 2 sites: $((2 * 2 * 3000)) bytes between sites and" "$work/err")"
+"$canele" lab down
+
+# Two nodes of unequal speed. Ranks are counted by it where no numbers are given.
+said=$(timeout 60 "$canele" lab up --name "$CANELE_LAB" --sites 1 --nodes 2 --speed 0.8,0.4 2>&1 >/dev/null)
+if grep -q -- '--speed' <<<"$said"; then
+    skip "placement by speed" "$said"
+    finish_checks
+fi
+unequal() { run -launcher-exec "$canele lab run" -n 6 "$@" "$work/traffic" ring plain 1000 3 >"$work/said" 2>"$work/err"; }
+unequal -record "$work/unequal.json" -hosts site0-node1,site0-node0
+check "a ring on unequal hosts is recorded: $(cat "$work/said" "$work/err")" "0 0.5" "$? $(python3 -c 'import json, sys
+speeds = {host["host"]: host["speed_percent"] for host in json.load(open(sys.argv[1]))["hosts"]}
+print(round(speeds["site0-node1"] / speeds["site0-node0"], 1))' "$work/unequal.json")"
+taken() { sed -nE 's/^mpiexec: ranks by the speeds of hosts: site0-node1 takes ([0-9]) \(speed [0-9.]+\), site0-node0 takes ([0-9]) \(speed [0-9.]+\)$/\1 \2/p' "$work/err"; }
+placed() { # hosts, expected ranks, what is checked
+    unequal -place "$work/unequal.json" -v -hosts "$1"
+    check "$3: $(cat "$work/said" "$work/err")" "0 $2" "$? $(taken)"
+}
+placed site0-node1,site0-node0 "2 4" "a host of half the speed takes half as many ranks"
+placed site0-node1:6,site0-node0:6 "0 6" "or none, if the other has slots for all"
+placed site0-node1:3,site0-node0:3 "" "or as many as it is given"
 "$canele" lab down
 finish_checks

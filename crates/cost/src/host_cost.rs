@@ -25,6 +25,8 @@ pub struct HostCost {
     pub decompress_ps_per_byte: u64,
     /// Wake-up latency of a thread that sleeps until a deadline.
     pub wake_ns: u64,
+    /// A fixed computation (`topo::sample`), which compares the cores of hosts.
+    pub work_ns: u64,
 }
 
 impl HostCost {
@@ -39,6 +41,12 @@ impl HostCost {
     pub fn is_plausible(&self) -> bool {
         self.near_ps_per_byte.max(self.far_ps_per_byte) <= SLOWEST_PS_PER_BYTE
             && self.call_ns.max(self.vector_ns) <= SLOWEST_CALL_NS
+    }
+
+    /// Speed of a core in hundredths of a usual one.
+    pub fn speed_percent(&self) -> u32 {
+        let percent = 100 * USUAL_WORK_NS / self.work_ns.max(1);
+        percent.clamp(1, SPEED_MAX_PERCENT) as u32
     }
 
     /// Time to copy `bytes` bytes.
@@ -117,20 +125,21 @@ impl Default for HostCost {
             compress_ps_per_byte: 2500,
             decompress_ps_per_byte: 1000,
             wake_ns: 10_000,
+            work_ns: USUAL_WORK_NS,
         }
     }
 }
 
-/// Writes `host/3 COPY NEAR FAR VECTOR CALL COMPRESS DECOMPRESS WAKE`, in the units of the fields.
+/// Writes `host/4 COPY NEAR FAR VECTOR CALL COMPRESS DECOMPRESS WAKE WORK`, in the units of the fields.
 impl fmt::Display for HostCost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { copy_ns, near_ps_per_byte, far_ps_per_byte, vector_ns, call_ns, .. } = self;
-        let Self { compress_ps_per_byte, decompress_ps_per_byte, wake_ns, .. } = self;
+        let Self { compress_ps_per_byte, decompress_ps_per_byte, wake_ns, work_ns, .. } = self;
         write!(
             f,
             "{HOST_WORD} {copy_ns} {near_ps_per_byte} {far_ps_per_byte} {vector_ns} {call_ns}"
         )?;
-        write!(f, " {compress_ps_per_byte} {decompress_ps_per_byte} {wake_ns}")
+        write!(f, " {compress_ps_per_byte} {decompress_ps_per_byte} {wake_ns} {work_ns}")
     }
 }
 
@@ -149,6 +158,7 @@ impl FromStr for HostCost {
             compress,
             decompress,
             wake_ns,
+            work_ns,
         ] = fields;
         Ok(Self {
             copy_ns,
@@ -159,6 +169,7 @@ impl FromStr for HostCost {
             compress_ps_per_byte: compress,
             decompress_ps_per_byte: decompress,
             wake_ns,
+            work_ns,
         })
     }
 }
@@ -173,4 +184,7 @@ const COMPRESSION_OVERSUBSCRIBED: u64 = 24;
 /// Compression is not tried if a piece would have to shrink below this part of itself.
 const COMPRESSES_TO: u64 = 8;
 const HOST_MAX: u64 = 1_000_000_000;
-const HOST_WORD: &str = "host/3";
+/// Time of the fixed computation on a core of a server of 2023.
+const USUAL_WORK_NS: u64 = 30_000;
+const SPEED_MAX_PERCENT: u64 = 10_000;
+const HOST_WORD: &str = "host/4";

@@ -185,7 +185,7 @@ proptest! {
 
     #[test]
     fn any_text_is_a_cost_or_an_error(text in ".*", tail in "[0-9: ]{0,80}", damage in any::<(prop::sample::Index, char)>()) {
-        for text in [text, format!("cost/1 {tail}"), format!("host/3 {tail}"), damaged(&lan().to_string(), damage)] {
+        for text in [text, format!("cost/1 {tail}"), format!("host/4 {tail}"), damaged(&lan().to_string(), damage)] {
             if let Ok(cost) = text.parse::<Cost>() {
                 prop_assert_eq!(cost.to_string(), text);
             } else if let Ok(host) = text.parse::<HostCost>() {
@@ -280,9 +280,9 @@ fn foreign_texts_are_refused() {
         assert_eq!(parse(&with(bad, "7:0")), CostError::Number { field: 1 }, "{bad}");
     }
     let parse = |text: &str| text.parse::<HostCost>().unwrap_err();
-    assert_eq!(parse("host/2 1 2 3 4 5 6 7"), CostError::Version);
-    assert_eq!(parse("host/3 1 2 3 4"), CostError::Fields { expected: 8, found: 4 });
-    assert_eq!(parse("host/3 1 2 3 4 5000000000 6 7 8"), CostError::Number { field: 5 });
+    assert_eq!(parse("host/3 1 2 3 4 5 6 7 8"), CostError::Version);
+    assert_eq!(parse("host/4 1 2 3 4"), CostError::Fields { expected: 9, found: 4 });
+    assert_eq!(parse("host/4 1 2 3 4 5000000000 6 7 8 9"), CostError::Number { field: 5 });
 }
 
 #[test]
@@ -368,7 +368,7 @@ fn links() -> impl Strategy<Value = Vec<(Cost, u64)>> {
 }
 
 fn hosts() -> impl Strategy<Value = HostCost> {
-    let later = (0u64..10_000, 0u64..5000, 0u64..100_000);
+    let later = (0u64..10_000, 0u64..5000, 0u64..100_000, 0u64..1_000_000);
     (0u64..1000, 0u64..2000, 0u64..2000, 0u64..5000, 0u64..50_000, later).prop_map(
         |(copy_ns, near_ps_per_byte, far_ps_per_byte, vector_ns, call_ns, later)| HostCost {
             copy_ns,
@@ -379,6 +379,7 @@ fn hosts() -> impl Strategy<Value = HostCost> {
             compress_ps_per_byte: later.0,
             decompress_ps_per_byte: later.1,
             wake_ns: later.2,
+            work_ns: later.3,
         },
     )
 }

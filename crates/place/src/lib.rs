@@ -9,16 +9,20 @@
 //! partitioning graphs*, SC 1995. Cuts are refined after Fiduccia and Mattheyses, DAC 1982. Then
 //! ranks of all hosts change places as long as that helps (`exchange`).
 //!
+//! [`limits`] says how many ranks hosts of unequal speed take.
+//!
 //! [`traffic`] holds the counts of ranks.
 #![forbid(unsafe_code)]
 
 mod bisect;
+mod capacity;
 mod exchange;
 mod graph;
 mod host;
 mod random;
 pub mod traffic;
 
+pub use capacity::{Capacity, limits};
 pub use graph::Graph;
 pub use host::Host;
 

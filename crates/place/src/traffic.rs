@@ -8,6 +8,8 @@ use wire::number::{append, take};
 pub struct Counted {
     /// Number of its site in the job.
     pub site: u32,
+    /// Speed of a rank alone on its host, in hundredths of a usual core.
+    pub speed_percent: u32,
     /// Messages sent.
     pub sent: Vec<Sent>,
 }
@@ -45,6 +47,7 @@ impl Counted {
     pub fn emit(&self) -> Vec<u8> {
         let mut bytes = vec![VERSION];
         append(&mut bytes, u64::from(self.site));
+        append(&mut bytes, u64::from(self.speed_percent));
         for sent in &self.sent {
             append(&mut bytes, u64::from(sent.level as u32));
             append(&mut bytes, sent.kind.number());
@@ -59,6 +62,7 @@ impl Counted {
     pub fn parse(bytes: &[u8], ranks: u32) -> Option<Self> {
         let mut rest = bytes.strip_prefix(&[VERSION])?;
         let site = u32::try_from(take(&mut rest)?).ok()?;
+        let speed_percent = u32::try_from(take(&mut rest)?).ok()?;
         let mut sent = Vec::new();
         while !rest.is_empty() {
             let level = u32::try_from(take(&mut rest)?).ok()? as i32;
@@ -72,7 +76,7 @@ impl Counted {
                 bytes: take(&mut rest)?,
             });
         }
-        Some(Self { site, sent })
+        Some(Self { site, speed_percent, sent })
     }
 }
 
@@ -93,7 +97,7 @@ impl TrafficKind {
 }
 
 /// Version of the encoding.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 #[cfg(test)]
 mod tests {
@@ -107,6 +111,7 @@ mod tests {
     fn counts_are_checked_when_decoded() {
         let counted = Counted {
             site: 300,
+            speed_percent: 60,
             sent: vec![
                 Sent { level: -1, ..sent(TrafficKind::Collective, 2, u64::MAX, 1 << 40) },
                 sent(TrafficKind::PointToPoint, 0, 0, 127),
@@ -120,7 +125,7 @@ mod tests {
             let cut = Counted::parse(&bytes[..end], 3);
             assert!(cut.is_none_or(|cut| cut.emit() == bytes[..end]));
         }
-        assert_eq!(Counted::parse(&[VERSION, 0, 1, 9, 0, 1, 1], 3), None);
+        assert_eq!(Counted::parse(&[VERSION, 0, 100, 1, 9, 0, 1, 1], 3), None);
         assert_eq!(Counted::parse(&[], 3), None);
     }
 }

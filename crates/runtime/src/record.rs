@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
 use boot::Job;
+use cost::CostStore;
 use engine::{Engine, Envelope, SendObserver};
 use lock::{Guard, Lock};
 use place::traffic::{Counted, Sent, TrafficKind};
+use topo::StoredCosts;
 use wire::PeerId;
 
 use crate::context;
@@ -83,7 +85,11 @@ pub fn set_level(level: i32) {
 pub(crate) fn counted(site: u32) -> Option<Vec<u8>> {
     let record = record()?;
     let one = |(&(level, kind, to), &(messages, bytes))| Sent { level, kind, to, messages, bytes };
-    Some(Counted { site, sent: record.sent.iter().map(one).collect() }.emit())
+    // By now the cache knows this host.
+    let host = StoredCosts::of_environment().host();
+    let speed_percent = topo::sample::speed_percent(&host);
+    let sent = record.sent.iter().map(one).collect();
+    Some(Counted { site, speed_percent, sent }.emit())
 }
 
 fn record() -> Option<Guard<'static, TrafficRecord>> {

@@ -16,6 +16,8 @@ use rustix::net::{
 use rustix::thread::{current_timer_slack, set_current_timer_slack};
 use wire::compress::Codec;
 
+use crate::quota::quota_percent;
+
 /// Measures copies between buffers, and sends to a socket of this process. If the system gives no
 /// socket, sends have the default costs ([`HostCost::default`]).
 pub fn host() -> HostCost {
@@ -42,7 +44,16 @@ pub fn host() -> HostCost {
         compress_ps_per_byte,
         decompress_ps_per_byte,
         wake_ns: wake_ns().unwrap_or(usual.wake_ns),
+        work_ns: work_ns(),
     }
+}
+
+/// Returns the speed of a rank that has this host to itself, in hundredths of a usual core. A
+/// control group that leaves less than a core lowers it.
+pub fn speed_percent(host: &HostCost) -> u32 {
+    let core = u64::from(host.speed_percent());
+    let share = u64::from(quota_percent().unwrap_or(100).min(100));
+    (core * share / 100).max(1) as u32
 }
 
 /// Returns the name of this host, as used in the names of links.
@@ -52,6 +63,24 @@ pub fn host_name() -> String {
 
 fn copy(target: &mut [u8], source: &[u8], len: usize) {
     black_box(&mut target[..len]).copy_from_slice(black_box(&source[..len]));
+}
+
+/// Measures a computation like those of programs: sums of products over an array in the cache, half
+/// of them in a chain. Its length is fixed, so its time compares the cores of hosts.
+fn work_ns() -> u64 {
+    let factors: Vec<f64> = (0..WORK_LEN).map(|at| 1.0 / (at + 1) as f64).collect();
+    let mut values = factors.clone();
+    let run = || {
+        let mut sum = 0.0;
+        for _ in 0..WORK_PASSES {
+            for (value, factor) in values.iter_mut().zip(&factors) {
+                *value = *value * 0.75 + factor;
+            }
+            sum = black_box(&values).iter().fold(sum, |sum, value| sum * 0.75 + value);
+        }
+        black_box(sum);
+    };
+    (least_ps(WORK_ROUNDS, 1, run) / 1000).max(1)
 }
 
 /// Measures picoseconds to compress and to decompress a byte. The data are doubles of which three
@@ -148,6 +177,11 @@ const SENT_LEN: usize = 1024;
 const ELEMENTS: usize = 16;
 /// Number of packets that fit a socket's buffer at once.
 const SENDS: u32 = 8;
+/// Numbers in the array of the fixed computation, and passes over it.
+const WORK_LEN: usize = 2048;
+const WORK_PASSES: usize = 8;
+/// Number of runs: a core that comes out of idle takes a while to reach its clock rate.
+const WORK_ROUNDS: u32 = 16;
 const NAPS: u32 = 16;
 const NAP: Duration = Duration::from_micros(20);
 const NAP_PS: u64 = 20_000_000;
@@ -173,5 +207,7 @@ mod tests {
         );
         assert!(cost.wake_ns > cost.call_ns, "to sleep is a call, and more: {cost:?}");
         assert_eq!(cost.to_string().parse(), Ok(cost));
+        assert!(cost.work_ns > cost.call_ns, "the computation is longer than a call: {cost:?}");
+        assert!((1..=cost.speed_percent()).contains(&speed_percent(&cost)), "{cost:?}");
     }
 }

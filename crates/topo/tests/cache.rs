@@ -336,7 +336,7 @@ fn cost_of(child: Child) -> HostCost {
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).unwrap();
     // The harness has begun the line.
-    let line = text.lines().find_map(|line| Some(&line[line.find("host/3")?..]));
+    let line = text.lines().find_map(|line| Some(&line[line.find("host/4")?..]));
     line.expect("a cost").parse().unwrap()
 }
 

@@ -241,10 +241,26 @@ fn machine(cache: Option<&Cache>, sampled: &HostCost) -> String {
         "host     {}\n\
          cache    {place}\n\
          sampled  {}\n\
-         cached   {cached}\n",
+         cached   {cached}\n\
+         speed    {}\n",
         topo::sample::host_name(),
         host(sampled),
+        speed(sampled),
     )
+}
+
+/// Formats the speed of a rank alone on this host, by which `mpiexec -place` counts ranks.
+fn speed(cost: &HostCost) -> String {
+    let speed = f64::from(topo::sample::speed_percent(cost)) / 100.0;
+    let computation = time(cost.work_ns);
+    match topo::quota_percent().filter(|percent| *percent < 100) {
+        Some(percent) => format!(
+            "{speed} of a usual core: a fixed computation takes {computation}, and processes here \
+             may use {} cores",
+            f64::from(percent) / 100.0
+        ),
+        None => format!("{speed} of a usual core: a fixed computation takes {computation}"),
+    }
 }
 
 fn host(cost: &HostCost) -> String {
@@ -390,6 +406,7 @@ mod tests {
             "congestion        ours  paced",
             "%  what gets so short by it arrives sooner",
             "cached   nothing",
+            " of a usual core: a fixed computation takes ",
         ];
         for part in expected {
             assert!(text.contains(part), "{part}:\n{text}");

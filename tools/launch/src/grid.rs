@@ -48,6 +48,9 @@ pub struct Site {
     /// Directory where programs are looked for first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub binaries: Option<String>,
+    /// Speed of a rank on its hosts, in hundredths of a usual core.
+    #[serde(rename = "speed", skip_serializing_if = "Option::is_none", serialize_with = "as_part")]
+    pub speed_percent: Option<u32>,
     /// Names of its networks.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub networks: Vec<String>,
@@ -262,6 +265,7 @@ struct SiteEntry {
     agent: Option<Spanned<String>>,
     directory: Option<Spanned<String>>,
     binaries: Option<Spanned<String>>,
+    speed: Option<Spanned<f64>>,
     #[serde(default)]
     environment: BTreeMap<Spanned<String>, Spanned<String>>,
     #[serde(default)]
@@ -333,10 +337,23 @@ impl GridSource<'_> {
             agent: self.filled("agent", entry.agent)?,
             directory: self.filled("directory", entry.directory)?,
             binaries: self.filled("binaries", entry.binaries)?,
+            speed_percent: self.speed(entry.speed)?,
             environment: self.environment(entry.environment)?,
             networks,
             gateways,
         })
+    }
+
+    /// Returns a speed in hundredths.
+    fn speed(&self, entry: Option<Spanned<f64>>) -> Result<Option<u32>, GridError> {
+        let Some(speed) = entry else { return Ok(None) };
+        match (SPEED_MIN..=SPEED_MAX).contains(speed.get_ref()) {
+            true => Ok(Some((100.0 * speed.get_ref()).round() as u32)),
+            false => {
+                let advice = format!("is not a number from {SPEED_MIN} to {SPEED_MAX}");
+                Err(self.at("speed", &speed, &advice))
+            }
+        }
     }
 
     /// Parses the hosts with their numbers of ranks.
@@ -527,10 +544,18 @@ fn as_command<S: serde::Serializer>(launcher: &Option<Launcher>, to: S) -> Resul
     }
 }
 
+fn as_part<S: Serializer>(percent: &Option<u32>, to: S) -> Result<S::Ok, S::Error> {
+    percent.map(|percent| f64::from(percent) / 100.0).serialize(to)
+}
+
 const NO_NETWORK: &str = "is no [[network]] of this file: add it";
 
 /// Longest name of a site or network.
 const NAME_MAX: usize = 64;
+
+/// Limits of speeds.
+const SPEED_MIN: f64 = 0.01;
+const SPEED_MAX: f64 = 100.0;
 
 #[cfg(test)]
 mod tests {
@@ -584,6 +609,7 @@ mod tests {
         let launch = nancy.launch.as_ref().unwrap().command("grillon-1", "agent");
         assert_eq!(launch[launch.len() - 3..], ["2222", "grillon-1", "agent"]);
         assert_eq!(nancy.environment["OMP_NUM_THREADS"], "4");
+        assert_eq!((nancy.speed_percent, grid.sites[0].speed_percent), (Some(60), None));
         assert_eq!(grid.networks.len(), 3);
         assert_eq!(Grid::parse(&grid.text(), "again").unwrap(), grid, "{}", grid.text());
     }
@@ -593,9 +619,9 @@ mod tests {
         let text = include_str!("../../../docs/user/grid-files.md");
         let keys = text.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
         let keys: Vec<&str> = keys.map(|(key, _)| key).collect();
-        assert!(keys.len() == 11, "{keys:?}");
+        assert!(keys.len() == 12, "{keys:?}");
         for key in keys {
-            let line = format!("[[site]]\nname = \"a\"\nhosts = [\"h\"]\n{key} = 1.5\n");
+            let line = format!("[[site]]\nname = \"a\"\nhosts = [\"h\"]\n{key} = [1.5]\n");
             let report = Grid::parse(&line, "g").unwrap_err().to_string();
             assert!(!report.contains("unknown field"), "{report}");
         }
@@ -628,6 +654,8 @@ mod tests {
             (&format!("{site}slotz = 3\n"), "g:4: slotz: unknown field `slotz`, expected one of"),
             (&format!("{site}slots = 0\n"), "g:4: slots: `0` is not a number from 1"),
             (&format!("{site}slots = \"4\"\n"), "g:4: slots: invalid type: string"),
+            (&format!("{site}speed = 0\n"), "g:4: speed: `0` is not a number from 0.01 to 100"),
+            (&format!("{site}speed = nan\n"), "g:4: speed: `NaN` is not a number from 0.01 to 100"),
             (&format!("{site}launch = \" \"\n"), "g:4: launch: ` ` is no launcher"),
             (&format!("{site}agent = \"\"\n"), "g:4: agent: `` is no path"),
             (

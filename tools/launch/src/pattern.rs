@@ -25,6 +25,9 @@ pub(crate) struct HostRanks {
     pub host: String,
     /// Number of the site; hosts with equal numbers were found to be of one site.
     pub site: u32,
+    /// Speed of a rank alone there, in hundredths of a usual core; none in files of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speed_percent: Option<u32>,
     /// Its ranks.
     pub ranks: Vec<u32>,
 }
@@ -83,11 +86,15 @@ impl Pattern {
         let mut phases: Vec<Phase> = Vec::new();
         for (rank, (own, host)) in (0u32..).zip(counted.iter().zip(hosts)) {
             match places.iter_mut().find(|place| place.host == *host) {
-                Some(place) => place.ranks.push(rank),
+                Some(place) => {
+                    place.speed_percent = place.speed_percent.max(Some(own.speed_percent));
+                    place.ranks.push(rank);
+                }
                 None => {
                     places.push(HostRanks {
                         host: host.clone(),
                         site: own.site,
+                        speed_percent: Some(own.speed_percent),
                         ranks: vec![rank],
                     });
                 }
@@ -223,15 +230,21 @@ mod tests {
         let counted = [
             Counted {
                 site: 0,
+                speed_percent: 97,
                 sent: vec![
                     sent(TrafficKind::PointToPoint, 1, 2, 200),
                     sent(TrafficKind::PointToPoint, 2, 1, 7),
                     sent(TrafficKind::CollectiveOfAll, 2, 1000, 1_000_000),
                 ],
             },
-            Counted { site: 1, sent: vec![sent(TrafficKind::Collective, 0, 1, 30)] },
+            Counted {
+                site: 1,
+                speed_percent: 60,
+                sent: vec![sent(TrafficKind::Collective, 0, 1, 30)],
+            },
             Counted {
                 site: 0,
+                speed_percent: 98,
                 sent: vec![Sent { level: -3, ..sent(TrafficKind::PointToPoint, 0, 1, 1) }],
             },
         ];
@@ -243,7 +256,12 @@ mod tests {
         let pattern = three();
         let text = pattern.text();
         assert_eq!(Pattern::parse(&text).unwrap(), pattern);
-        assert!(text.contains("{\"host\":\"a\",\"site\":0,\"ranks\":[0,2]}"), "{text}");
+        assert!(
+            text.contains("{\"host\":\"a\",\"site\":0,\"speed_percent\":98,\"ranks\":[0,2]}"),
+            "{text}"
+        );
+        let older = text.replace("\"speed_percent\":98,", "");
+        assert_eq!(Pattern::parse(&older).unwrap().hosts[0].speed_percent, None);
         assert!(text.contains("{\"from\":0,\"to\":[[1,2,200],[2,1,7]]}"), "{text}");
         assert_eq!(pattern.phases.len(), 4);
     }

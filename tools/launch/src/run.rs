@@ -165,7 +165,7 @@ impl Run {
         let trace = Trace::of(options, &tree.nodes, &tree.hosts)?;
         let profile = Profile::of(options, &tree.nodes, &tree.hosts);
         if let Some(placing) = options.placing.as_ref().filter(|_| options.verbose) {
-            tell!("mpiexec: {}", placing.summary);
+            placing.summary.iter().for_each(|line| tell!("mpiexec: {line}"));
         }
         let (sender, events) = mpsc::sync_channel(EVENTS_MAX);
         let mut nodes: Vec<Node> = Vec::new();
