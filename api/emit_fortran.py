@@ -7,7 +7,7 @@ It is there a second time, for descriptors: as mpi_x_f08ts_, and under a name of
 """
 import callbacks
 import model
-from fortran import (ADDRESSES, HANDLES, ONLY_F90, description, dummies, has_sections, is_counted_status, is_kept, procedures, section_symbol,
+from fortran import (ADDRESSES, HANDLES, ONLY_F90, description, dummies, has_sections, is_copied, is_counted_status, is_kept, procedures, section_symbol,
                      symbol)
 
 SCALARS = {"int": "c_int", "MPI_Aint": "isize", "MPI_Count": "i64", "MPI_Offset": "i64"}
@@ -27,7 +27,7 @@ use crate::callback::*;
 use crate::compiler::announce;
 use crate::descriptor::Descriptor;
 use crate::handle::*;
-use crate::section::{On, Section, raise};
+use crate::section::{CopiedRequest, On, Section, raise};
 use crate::sentinel;
 use crate::text::*;
 
@@ -66,6 +66,8 @@ def handle(parameter, function, is_section):
     if parameter.array:
         count = length(parameter, function, is_section)
         return Argument("*mut c_int", f"Variables<{kind}>", f"Variables::{make}({name}, {count})")
+    if kind == "Request" and is_section and is_copied(function):
+        return Argument("*mut c_int", "CopiedRequest", f"CopiedRequest::result({name})")
     return Argument("*mut c_int", f"Variable<{kind}>", f"Variable::{make}({name})")
 
 
@@ -175,15 +177,18 @@ def argument(parameter, function, is_section, is_f08, numbers):
 
 
 def preparation(function, form):
-    """Code that is run before the call: it describes the sections of a call that keeps them, or refuses them."""
+    """Code that is run before the call: it describes the sections of a call that keeps them, copies or refuses them."""
     if function.name in STARTS:
         return "announce()"
     if form != "sections" or not is_kept(function) or ADDRESSES.match(function.name):
         return "0"
     codes = []
     for parameter in (p for p in function.parameters if p.kind == "BUFFER"):
-        how, changed = description(parameter, function) or ("refuse", [])
-        code = f"{parameter.rust_name}.{how}({', '.join(f'&mut {p.rust_name}' for p in changed)})"
+        if is_copied(function):
+            code = f"request.copy(&mut {parameter.rust_name}, {'false' if parameter.direction == 'in' else 'true'})"
+        else:
+            how, changed = description(parameter, function) or ("refuse", [])
+            code = f"{parameter.rust_name}.{how}({', '.join(f'&mut {p.rust_name}' for p in changed)})"
         codes.append(f"if is_root(comm.c(), root.c()) {{ {code} }} else {{ 0 }}" if parameter.at_root else code)
     raised = next((p for p in function.parameters if p.kind in RAISED and not p.pointers), None)
     on = f"On::{RAISED[raised.kind]}({raised.rust_name}.c())" if raised else "On::Process"

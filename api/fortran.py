@@ -60,6 +60,13 @@ def description(buffer, function):
     return None
 
 
+def is_copied(function):
+    """True if the function works on copies of sections until it has ended: a non-blocking collective to which no datatype describes them."""
+    if "nonblocking" not in function.scope or "collective" not in function.scope or not has_sections(function):
+        return False
+    return any(p.kind == "BUFFER" and description(p, function) is None for p in function.parameters)
+
+
 def is_counted_status(parameter):
     """True for an array of statuses."""
     return parameter.kind == "STATUS" and parameter.length is not None

@@ -38,7 +38,7 @@ use mpi_f08
 integer :: a(4), b(4)
 type(MPI_Request) :: request
 call MPI_Init()
-call MPI_Iallreduce(a(::2), b(::2), 2, MPI_INTEGER, MPI_SUM, MPI_COMM_WORLD, request)
+call MPI_Allreduce_init(a(::2), b(::2), 2, MPI_INTEGER, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, request)
 end
 F90
 mpifort refused.f90 -o refused

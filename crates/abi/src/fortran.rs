@@ -1,11 +1,13 @@
 //! Facts about the Fortran compiler, which a library for Fortran gives to this one (MPI-5.0 §20.4).
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use mpi::info::Info;
+use mpi::request;
 
 use crate::convention::*;
+use crate::world;
 
 /// Sizes of types in bytes that this library takes for granted.
 const SIZES: [(&str, &str); 4] = [
@@ -14,6 +16,38 @@ const SIZES: [(&str, &str); 4] = [
     ("mpi_real_size", "4"),
     ("mpi_double_precision_size", "8"),
 ];
+
+/// Function of the library for Fortran that is called after a collective.
+type Then = unsafe extern "C" fn(state: *mut c_void, is_ok: c_int);
+
+/// State of such a function, which one thread passes to another.
+struct ThenState(*mut c_void);
+
+// SAFETY: it is used once, by `then`, which any thread may call.
+unsafe impl Send for ThenState {}
+
+/// Calls `then` when a collective in the background has ended, before its request completes. For `libmpifort_abi` alone,
+/// which has just begun the collective. Returns 0, or an error code if the request is another; then nothing is called.
+///
+/// # Safety
+/// Any thread may call `then` with this state.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn canele_follow_collective(
+    request: RawHandle,
+    then: Then,
+    state: *mut c_void,
+) -> c_int {
+    let state = ThenState(state);
+    let then = move |is_ok: bool| {
+        let state = state;
+        // SAFETY: as the caller says.
+        unsafe { then(state.0, c_int::from(is_ok)) }
+    };
+    finish("canele_follow_collective", On::Process, || {
+        let process = world::current()?;
+        named("request", request::follow_collective(process, handle(request), Box::new(then)))
+    })
+}
 
 /// The facts, once they are given.
 static INFO: Mutex<Option<Info>> = Mutex::new(None);

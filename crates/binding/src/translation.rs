@@ -81,6 +81,11 @@ impl<K: Translation> Variable<K> {
     pub unsafe fn result(variable: *mut K::Program) -> Self {
         Self { variable, before: K::UNWRITTEN, value: K::UNWRITTEN }
     }
+
+    /// C's value.
+    pub fn value(&self) -> K::C {
+        self.value
+    }
 }
 
 impl<K: Translation> Argument for Variable<K> {

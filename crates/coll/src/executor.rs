@@ -7,7 +7,7 @@ use engine::{EndMark, EndMarks, EndQueueId, OpId};
 use lock::Lock;
 use memory::Region;
 use plan::Schedule;
-use progress::{Task, TaskStage, Worker};
+use progress::{Progress, Task, TaskStage, Worker};
 
 use crate::call::{Call, Collective};
 use crate::check;
@@ -114,10 +114,48 @@ impl Pending {
         self.0.marks.lock().forget(&mut worker.engine, queue);
     }
 
+    /// The end of this collective and of what follows it: `then` gets true after success, and is called
+    /// without the worker's lock. `progress` is that of the team.
+    pub fn followed_by(&self, progress: &Progress, then: Box<dyn FnOnce(bool) + Send>) -> Self {
+        let end = Self(Arc::default());
+        progress.begin(Box::new(Following {
+            first: self.clone(),
+            then: Some(then),
+            end: end.clone(),
+        }));
+        end
+    }
+
     fn set(&self, failure: Option<Box<Failure>>, worker: &mut Worker) {
         // A collective ends once.
         let _ = self.0.result.set(failure);
         self.0.marks.lock().note(&mut worker.engine);
+    }
+}
+
+/// Waits for a collective, and does what follows it.
+struct Following {
+    first: Pending,
+    then: Option<Box<dyn FnOnce(bool) + Send>>,
+    end: Pending,
+}
+
+impl Task for Following {
+    fn advance(&mut self, worker: &mut Worker) -> TaskStage {
+        match self.first.end() {
+            None => TaskStage::Waits,
+            Some(_) if self.then.is_some() => TaskStage::Works,
+            Some(failure) => {
+                self.end.set(failure.clone(), worker);
+                TaskStage::Ended
+            }
+        }
+    }
+
+    fn work(&mut self) {
+        if let (Some(failure), Some(then)) = (self.first.end(), self.then.take()) {
+            then(failure.is_none());
+        }
     }
 }
 

@@ -2,17 +2,18 @@
 //!
 //! A contiguous section is passed by its address. A call that ends when it returns gets a contiguous copy of any other
 //! section. A call that uses the buffer after it has returned gets a datatype that describes the section, or the part of
-//! it that belongs to one rank. Sections that no datatype describes are refused with `MPI_ERR_BUFFER`.
+//! it that belongs to one rank. A non-blocking collective that no datatype can be given, such as a reduction, works on
+//! a copy until it has ended ([`CopiedRequest`]). Other sections are refused with `MPI_ERR_BUFFER`.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
 use std::{ptr, slice};
 
 use crate::descriptor::{Array, Descriptor, Dimension};
-use crate::handle::Datatype;
+use crate::handle::{Datatype, Request};
 use crate::sentinel;
 use binding::argument::{Argument, Value};
-use binding::translation::Translated;
+use binding::translation::{Translated, Translation, Variable};
 
 /// A choice buffer as C gets it.
 pub(crate) struct Section {
@@ -119,6 +120,88 @@ impl Section {
     }
 }
 
+/// The request of a collective that works on copies of sections until it has ended.
+pub(crate) struct CopiedRequest {
+    request: Variable<Request>,
+    copies: Vec<SectionCopy>,
+}
+
+/// A copy of a section, and where it came from. The descriptor need not last as long.
+struct SectionCopy {
+    address: *mut u8,
+    runs: Vec<Dimension>,
+    bytes: Vec<u8>,
+    is_written: bool,
+}
+
+impl CopiedRequest {
+    pub(crate) unsafe fn result(variable: *mut c_int) -> Self {
+        // SAFETY: Fortran passes the address of a request.
+        Self { request: unsafe { Variable::result(variable) }, copies: Vec::new() }
+    }
+
+    /// Puts a copy in the place of a section that is not contiguous. It is given back if it `is_written`.
+    pub(crate) fn copy(&mut self, section: &mut Section, is_written: bool) -> c_int {
+        if !section.is_contiguous {
+            let Array { address, .. } = section.array;
+            // SAFETY: the elements that a descriptor describes can be read.
+            let bytes = unsafe { gathered(&section.array) };
+            self.copies.push(SectionCopy {
+                address,
+                runs: section.array.runs(),
+                bytes,
+                is_written,
+            });
+            // The memory of the copy stays where it is.
+            let last = self.copies.len() - 1;
+            section.address = self.copies[last].bytes.as_mut_ptr().cast();
+        }
+        0
+    }
+}
+
+impl Argument for CopiedRequest {
+    type C = <Variable<Request> as Argument>::C;
+
+    fn c(&mut self) -> Self::C {
+        self.request.c()
+    }
+
+    fn give(self) {
+        let request = self.request.value();
+        let has_begun = request != Request::UNWRITTEN && request != REQUEST_NULL;
+        if has_begun && !self.copies.is_empty() {
+            let copies = Box::into_raw(Box::new(self.copies));
+            // SAFETY: the request is that of a collective that has begun, and the copies are given back once.
+            unsafe { canele_follow_collective(request, give_back, copies.cast()) };
+        }
+        self.request.give();
+    }
+}
+
+/// Gives copies back to their sections, and frees them.
+unsafe extern "C" fn give_back(copies: *mut c_void, is_ok: c_int) {
+    // SAFETY: these are the copies of one request, whose collective has ended.
+    let copies = unsafe { Box::from_raw(copies.cast::<Vec<SectionCopy>>()) };
+    for SectionCopy { address, runs, bytes, .. } in
+        copies.iter().filter(|copy| copy.is_written && is_ok != 0)
+    {
+        // SAFETY: the section lasts and nobody else uses it until the request completes.
+        unsafe { scatter(*address, runs, bytes) };
+    }
+}
+
+unsafe extern "C" {
+    /// Calls a function when a collective has ended, before its request completes.
+    fn canele_follow_collective(
+        request: usize,
+        then: unsafe extern "C" fn(*mut c_void, c_int),
+        state: *mut c_void,
+    ) -> c_int;
+}
+
+const REQUEST_NULL: usize = 0x180;
+
 /// The object whose error handler is called.
 pub(crate) enum On {
     Comm(usize),
@@ -187,7 +270,7 @@ impl Argument for Section {
     fn give(self) {
         if let Some(copy) = self.copy.filter(|_| self.is_written) {
             // SAFETY: the elements that a descriptor describes can be written where the call may do so.
-            unsafe { scatter(&self.array, &copy) };
+            unsafe { scatter(self.array.address, &self.array.runs(), &copy) };
         }
         if let Some(mut datatype) = self.datatype {
             // SAFETY: the datatype was made for this call. The operation keeps it.
@@ -197,13 +280,12 @@ impl Argument for Section {
 }
 
 /// Calls a function with the place of each run of contiguous bytes, in the order of the elements.
-fn each_run(array: &Array, mut run: impl FnMut(*mut u8, usize)) {
-    let dimensions = array.runs();
-    let [first, outer @ ..] = &dimensions[..] else { return };
+fn each_run(address: *mut u8, runs: &[Dimension], mut run: impl FnMut(*mut u8, usize)) {
+    let [first, outer @ ..] = runs else { return };
     let mut at = [0isize; 16];
     loop {
         let offset: isize = outer.iter().zip(&at).map(|(dimension, i)| dimension.stride * i).sum();
-        run(array.address.wrapping_offset(offset), first.extent as usize);
+        run(address.wrapping_offset(offset), first.extent as usize);
         let Some(next) = (0..outer.len()).find(|i| at[*i] + 1 < outer[*i].extent) else { return };
         at[..next].fill(0);
         at[next] += 1;
@@ -212,16 +294,16 @@ fn each_run(array: &Array, mut run: impl FnMut(*mut u8, usize)) {
 
 unsafe fn gathered(array: &Array) -> Vec<u8> {
     let mut bytes = Vec::new();
-    each_run(array, |place, length| {
+    each_run(array.address, &array.runs(), |place, length| {
         // SAFETY: the elements of the section can be read.
         bytes.extend_from_slice(unsafe { slice::from_raw_parts(place, length) });
     });
     bytes
 }
 
-unsafe fn scatter(array: &Array, bytes: &[u8]) {
+unsafe fn scatter(address: *mut u8, runs: &[Dimension], bytes: &[u8]) {
     let mut rest = bytes;
-    each_run(array, |place, length| {
+    each_run(address, runs, |place, length| {
         let (front, back) = rest.split_at(length);
         // SAFETY: the elements of the section can be written, and are as many as were copied.
         unsafe { ptr::copy_nonoverlapping(front.as_ptr(), place, length) };

@@ -83,6 +83,15 @@ pub struct PendingCollective {
 }
 
 impl PendingCollective {
+    /// The same, which ends after `then`; see [`coll::Pending::followed_by`].
+    pub(crate) fn followed_by(
+        &self,
+        progress: &Progress,
+        then: Box<dyn FnOnce(bool) + Send>,
+    ) -> Self {
+        Self { run: self.run.followed_by(progress, then), comm: self.comm }
+    }
+
     /// True once the collective has ended.
     #[inline]
     pub(crate) fn has_ended(&self) -> bool {

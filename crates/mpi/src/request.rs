@@ -61,6 +61,29 @@ pub enum Source {
     Inactive,
 }
 
+/// Calls `then` when a collective in the background has ended, with true after success. Its request
+/// completes afterwards. Nobody else may use the request yet.
+///
+/// # Errors
+/// `MPI_ERR_REQUEST` for another request; `then` is not called.
+pub fn follow_collective(
+    process: &Process,
+    handle: Handle,
+    then: Box<dyn FnOnce(bool) + std::marker::Send>,
+) -> Result<()> {
+    let Named::Stored(vci) = Named::of(handle) else { return Err(unknown(handle)) };
+    let mut requests = REQUESTS.of(vci).lock();
+    let Request::Collective(first) = &requests.find(handle)?.request else {
+        return Err(unknown(handle));
+    };
+    let first = first.clone();
+    drop(requests);
+    // The worker is locked before the table.
+    let both = first.followed_by(process.vci(vci), then);
+    REQUESTS.of(vci).lock().find(handle)?.request = Request::Collective(both);
+    Ok(())
+}
+
 /// Drops all requests in the table; their handles are stale.
 pub(crate) fn clear() {
     REQUESTS.clear();

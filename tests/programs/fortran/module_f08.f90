@@ -56,6 +56,7 @@ program module_mpi_f08
   call sections
   call kept_sections
   call divided_sections
+  call reduced_sections
   call refused_sections
   call callbacks_of_it
   call generalized
@@ -236,6 +237,43 @@ contains
     call MPI_Comm_free(ring)
   end subroutine
 
+  ! Non-blocking reductions work on copies of sections; what lies between the elements stays.
+  subroutine reduced_sections
+    integer :: a(4, 6), b(4, 6), c(2 * size), d(2), i, k
+    type(MPI_Request) :: requests(2)
+    logical :: flag
+    a = reshape([(rank + i, i = 1, 24)], [4, 6])
+    do k = 1, 3
+      b = -1
+      call MPI_Iallreduce(a(::2, 2::2), b(2::2, ::2), 6, MPI_INTEGER, MPI_SUM, MPI_COMM_WORLD, requests(1))
+      call MPI_Ireduce(a(1, :), b(1, :), 6, MPI_INTEGER, MPI_MAX, size - 1, MPI_COMM_WORLD, requests(2))
+      if (k == 1) then
+        call MPI_Waitall(2, requests, MPI_STATUSES_IGNORE)
+      else if (k == 2) then
+        call MPI_Wait(requests(2), MPI_STATUS_IGNORE)
+        call MPI_Wait(requests(1), MPI_STATUS_IGNORE)
+      else
+        flag = .false.
+        do while (.not. flag)
+          call MPI_Testall(2, requests, flag, MPI_STATUSES_IGNORE)
+        end do
+      end if
+      call expect(all(b(2::2, ::2) == size * a(::2, 2::2) + size * (size - 1) / 2 - size * rank), 'a section in MPI_Iallreduce')
+      call expect(all(b(1, :) == merge(a(1, :) + size - 1 - rank, -1, rank == size - 1)), 'a section in MPI_Ireduce')
+      call expect(all(b(3, :) == -1) .and. all(b(2:4:2, 2::2) == -1), 'what is between the elements of a reduced section')
+    end do
+    ! In place, and with a part for each rank.
+    b = rank
+    call MPI_Iscan(MPI_IN_PLACE, b(2, ::2), 3, MPI_INTEGER, MPI_SUM, MPI_COMM_WORLD, requests(1))
+    call MPI_Wait(requests(1), MPI_STATUS_IGNORE)
+    call expect(all(b(2, ::2) == rank * (rank + 1) / 2) .and. all(b(2, 2::2) == rank), 'a section in MPI_Iscan')
+    c = [(i, i = 1, 2 * size)]
+    d = -1
+    call MPI_Ireduce_scatter_block(c(2::2), d(2::2), 1, MPI_INTEGER, MPI_SUM, MPI_COMM_WORLD, requests(1))
+    call MPI_Wait(requests(1), MPI_STATUS_IGNORE)
+    call expect(d(1) == -1 .and. d(2) == size * 2 * (rank + 1), 'a section in MPI_Ireduce_scatter_block')
+  end subroutine
+
   ! Where no datatype can describe the section, the call fails and leaves it alone.
   subroutine refused_sections
     integer :: a(4), b(4), c(4, 2 * size), ierror, class
@@ -244,7 +282,7 @@ contains
     b = 2
     c = 2
     call MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN)
-    call MPI_Iallreduce(a(::2), b(::2), 2, MPI_INTEGER, MPI_SUM, MPI_COMM_WORLD, request, ierror)
+    call MPI_Allreduce_init(a(::2), b(::2), 2, MPI_INTEGER, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, request, ierror)
     call MPI_Error_class(ierror, class)
     call expect(class == MPI_ERR_BUFFER .and. all(b == 2), 'a refused section')
     ! Two ranks would share a row.
