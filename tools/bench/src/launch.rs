@@ -36,7 +36,7 @@ impl LabNodes {
     /// gateway is on a node without ranks, if there is one.
     pub fn description(&self, ranks: u32, gateways: u32) -> String {
         let spec = &self.lab;
-        let places = blocks(&self.nodes, ranks);
+        let places = self.places(ranks);
         let mut text = String::new();
         for site in 0..spec.sites {
             let count = |node: u32| {
@@ -71,7 +71,7 @@ impl LabNodes {
 
     /// Returns the hosts of those gateways, in the order of the sites.
     pub fn gateways(&self, ranks: u32, gateways: u32) -> Vec<String> {
-        let places = blocks(&self.nodes, ranks);
+        let places = self.places(ranks);
         let sites = self.lab.sites.saturating_sub(gateways)..self.lab.sites;
         sites.map(|site| self.lab.host(site, self.gateway(site, &places))).collect()
     }
@@ -84,6 +84,17 @@ impl LabNodes {
             places.iter().all(|(name, count)| *name != host || *count == 0)
         };
         (0..spec.nodes).rev().find(is_idle).unwrap_or(spec.nodes - 1)
+    }
+
+    /// Returns the nodes that have ranks, with their numbers. Sites have equal parts of the ranks, in blocks, and
+    /// so have the nodes of a site.
+    pub fn places(&self, ranks: u32) -> Vec<(String, u32)> {
+        let sites: Vec<&[String]> =
+            self.nodes.chunk_by(|one, other| site(one) == site(other)).collect();
+        let of_sites = shares(ranks, sites.len()).zip(sites);
+        let all = of_sites
+            .flat_map(|(ranks, nodes)| nodes.iter().cloned().zip(shares(ranks, nodes.len())));
+        all.filter(|(_, ranks)| *ranks > 0).collect()
     }
 
     /// Returns the command that starts Canele's agents on nodes.
@@ -158,7 +169,7 @@ impl Launch {
     /// Names the hosts. Nodes of a lab share the machine's cores, so a library that binds ranks would put all
     /// of them on the first cores. Binding is off there.
     fn hosts(&mut self, kind: LibraryKind, grid: &LabNodes, ranks: u32) {
-        let places = blocks(&grid.nodes, ranks);
+        let places = grid.places(ranks);
         let with_slots = places.iter().map(|(node, count)| format!("{node}:{count}"));
         let list = with_slots.collect::<Vec<_>>().join(",");
         if kind.is_peer() {
@@ -201,12 +212,15 @@ impl Launch {
     }
 }
 
-/// Distributes ranks to nodes in blocks; the first nodes have one more if it does not divide.
-fn blocks(nodes: &[String], ranks: u32) -> Vec<(String, u32)> {
-    let count = nodes.len() as u32;
-    let share = |index: u32| ranks / count + u32::from(index < ranks % count);
-    let distribution = nodes.iter().zip(0..count).map(|(node, index)| (node.clone(), share(index)));
-    distribution.filter(|(_, ranks)| *ranks > 0).collect()
+/// Divides ranks into equal parts; the first ones have one more if it does not divide.
+fn shares(ranks: u32, parts: usize) -> impl Iterator<Item = u32> {
+    let parts = parts as u32;
+    (0..parts).map(move |index| ranks / parts + u32::from(index < ranks % parts))
+}
+
+/// Returns the site of a node of the lab.
+fn site(node: &str) -> &str {
+    node.rsplit_once('-').map_or(node, |(site, _)| site)
 }
 
 fn text(path: &Path) -> String {
@@ -302,11 +316,18 @@ mod tests {
     }
 
     #[test]
-    fn ranks_are_dealt_in_blocks() {
-        let nodes = ["a", "b", "c"].map(str::to_owned);
-        let distribution: Vec<u32> =
-            blocks(&nodes, 8).into_iter().map(|(_, count)| count).collect();
-        assert_eq!(distribution, [3, 3, 2]);
-        assert_eq!(blocks(&nodes, 2).len(), 2);
+    fn ranks_are_dealt_in_blocks_and_sites_have_equal_parts() {
+        let counts = |nodes: &[&str], ranks: u32| -> Vec<u32> {
+            let nodes = nodes.iter().map(|node| (*node).to_owned()).collect();
+            let (lab, canele, enter) = (Box::default(), PathBuf::new(), PathBuf::new());
+            let grid = LabNodes { lab, nodes, canele, enter, file: None };
+            grid.places(ranks).into_iter().map(|(_, count)| count).collect()
+        };
+        assert_eq!(counts(&["a", "b", "c"], 8), [3, 3, 2]);
+        assert_eq!(counts(&["a", "b", "c"], 2), [1, 1]);
+        let sites = ["s0-n0", "s0-n1", "s0-n2", "s1-n0", "s1-n1", "s1-n2"];
+        assert_eq!(counts(&sites, 4), [1, 1, 1, 1], "two at each site");
+        assert_eq!(counts(&sites, 8), [2, 1, 1, 2, 1, 1]);
+        assert_eq!(counts(&sites[..3], 5), [2, 2, 1]);
     }
 }

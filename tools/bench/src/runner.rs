@@ -627,14 +627,14 @@ fn enter(lab: Option<&Lab>, node: Option<&str>, words: &[String]) -> Result<Comm
 }
 
 /// Returns the testbed with the nodes that the workload needs: two for two ranks, the ends of the link;
-/// otherwise at most one per rank.
+/// otherwise at most one per rank, of all sites.
 fn spread(testbed: &Testbed, ranks: u32) -> Testbed {
     match (testbed, ends(testbed)) {
         (Testbed::Grid(grid), Some(ends)) if ranks == 2 => {
             Testbed::Grid(crate::launch::LabNodes { nodes: ends.into(), ..grid.clone() })
         }
         (Testbed::Grid(grid), _) => {
-            let nodes = grid.nodes.iter().take(ranks as usize).cloned().collect();
+            let nodes = grid.places(ranks).into_iter().map(|(node, _)| node).collect();
             Testbed::Grid(crate::launch::LabNodes { nodes, ..grid.clone() })
         }
         (Testbed::Machine, _) => Testbed::Machine,

@@ -106,17 +106,11 @@ impl Layout {
         }
     }
 
-    /// Returns the distribution of ranks: two at the ends of the link, otherwise over all nodes, of which the
-    /// first have one more.
+    /// Returns the distribution of ranks: equal parts for all sites and for the nodes of a site, of which the
+    /// first have one more. Two are at the ends of the link.
     pub fn distribution(&self, ranks: u32) -> Distribution {
-        let (sites, nodes) = match ranks {
-            2 => (self.sites.min(2), 2),
-            _ => {
-                let nodes = ranks.min(self.sites * self.nodes).max(1);
-                (nodes.div_ceil(self.nodes), nodes)
-            }
-        };
-        let on_node = u64::from(ranks.div_ceil(nodes));
+        let sites = self.sites.min(ranks).max(1);
+        let on_node = u64::from(ranks.div_ceil(sites).div_ceil(self.nodes));
         Distribution { sites, on_site: u64::from(ranks / sites), on_node }
     }
 
@@ -456,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_are_dealt_to_the_ends_or_to_all_nodes() {
+    fn ranks_are_dealt_to_the_ends_or_to_all_sites() {
         let layout =
             IdealLink::of(Place::Wan, &Spec { sites: 3, ..Spec::default() }).unwrap().layout;
         let distribution = |ranks| {
@@ -465,7 +459,7 @@ mod tests {
         };
         assert_eq!(
             [2, 3, 5, 6, 8].map(distribution),
-            [(2, 1, 1), (2, 1, 1), (3, 1, 1), (3, 2, 1), (3, 2, 2)]
+            [(2, 1, 1), (3, 1, 1), (3, 1, 1), (3, 2, 1), (3, 2, 2)]
         );
     }
 
