@@ -2,9 +2,9 @@
    Mongenet 2004). A master hands out sets of 1000 rays, 69 kB each, to workers that ask for them. Afterwards each rank gets its
    part of the mesh from all others, by non-blocking messages, and adds it up. Prints lines of JSON for computing, merging and both.
    Usage: ray2mesh SECONDS MESH_BYTES/MASTER..., where the master is a rank. There are 100 sets for each second. */
-#include "program.h"
+#include "workers.h"
 
-enum { SET = 1000, RAY_BYTES = 69, SETS_PER_SECOND = 100, MOST_MASTER = 1023, LAYERS = 7, TAG_ASK = 1, TAG_SET, TAG_PART };
+enum { SET = 1000, RAY_BYTES = 69, SETS_PER_SECOND = 100, MOST_MASTER = 1023, LAYERS = 7, TAG_PART = 3 };
 
 static const double pi = 3.14159265358979323846;
 
@@ -33,8 +33,9 @@ static uint64_t random_word(uint64_t *state) {
 
 static double random_unit(uint64_t *state) { return (double)(random_word(state) >> 11) / (double)(UINT64_C(1) << 53); }
 
-static void make_set(int number, char *bytes) {
+static void make_set(void *none, int number, char *bytes) {
     uint64_t state = (uint64_t)number;
+    (void)none;
     for (int i = 0; i < SET; i++) {
         struct ray ray = {.weight = 1};
         ray.latitude = asin(2 * random_unit(&state) - 1);
@@ -99,34 +100,13 @@ static void trace(struct mesh *mesh, const struct ray *ray) {
     for (int i = 0; i < count; i++) add_piece(mesh, layers[i], places[i], places[i + 1]);
 }
 
-/* Hands out sets until none is left. */
-static void serve(int size, int sets) {
-    static char set[SET * RAY_BYTES];
-    for (int left = size - 1, given = 0; left > 0;) {
-        MPI_Status status;
-        MPI_Recv(NULL, 0, MPI_CHAR, MPI_ANY_SOURCE, TAG_ASK, MPI_COMM_WORLD, &status);
-        int ends = given == sets;
-        if (!ends) make_set(++given, set);
-        MPI_Send(set, ends ? 0 : SET * RAY_BYTES, MPI_CHAR, status.MPI_SOURCE, TAG_SET, MPI_COMM_WORLD);
-        left -= ends;
-    }
-}
-
-/* Asks for sets and traces their rays. Returns how many sets. */
-static int work(int master, struct mesh *mesh) {
-    static char set[SET * RAY_BYTES];
-    for (int sets = 0;; sets++) {
-        MPI_Status status;
-        int length;
-        MPI_Send(NULL, 0, MPI_CHAR, master, TAG_ASK, MPI_COMM_WORLD);
-        MPI_Recv(set, sizeof set, MPI_CHAR, master, TAG_SET, MPI_COMM_WORLD, &status);
-        MPI_Get_count(&status, MPI_CHAR, &length);
-        if (length == 0) return sets;
-        for (int i = 0; i < SET; i++) {
-            struct ray ray;
-            memcpy(&ray, set + i * RAY_BYTES, sizeof ray);
-            trace(mesh, &ray);
-        }
+/* Traces the rays of a set. There is no result but the mesh, which is merged in the end. */
+static void trace_set(void *mesh, const char *set, char *none) {
+    (void)none;
+    for (int i = 0; i < SET; i++) {
+        struct ray ray;
+        memcpy(&ray, set + i * RAY_BYTES, sizeof ray);
+        trace(mesh, &ray);
     }
 }
 
@@ -154,18 +134,6 @@ static double merge(const struct mesh *mesh, int rank, int size) {
 
 static const char *const operations[] = {"computing", "merging", "both"};
 
-static void print_time(const char *operation, long bytes, int master, double seconds, const int *sets, int size) {
-    static struct samples samples;
-    samples_clear(&samples);
-    samples.us[samples.count++] = samples.first_us = 1e6 * seconds;
-    struct summary summary = samples_summary(&samples);
-    summary_begin(operation, bytes, master, &summary);
-    printf(", \"parts\": {");
-    for (int rank = 0; rank < size; rank++) printf("%s\"rays_of_rank_%d\": %d", rank ? ", " : "", rank, SET * sets[rank]);
-    printf("}}\n");
-    fflush(stdout);
-}
-
 static void measure(long bytes, int master, int rank, int size, int all_sets) {
     struct mesh mesh = {.latitudes = (int)fmax(sqrt((double)bytes / sizeof(double) / LAYERS / 2), 1)};
     mesh.longitudes = 2 * mesh.latitudes;
@@ -176,12 +144,13 @@ static void measure(long bytes, int master, int rank, int size, int all_sets) {
         fprintf(stderr, "ray2mesh: no memory for a mesh of %ld bytes\n", bytes);
         MPI_Abort(MPI_COMM_WORLD, 1);
     }
+    struct workers workers = {.master = master, .tasks = all_sets, .task_bytes = SET * RAY_BYTES, .state = &mesh, .make = make_set, .work = trace_set};
     MPI_Barrier(MPI_COMM_WORLD);
     double times[3] = {clock_system_s()};
     if (rank == master)
-        serve(size, all_sets);
+        workers_serve(&workers, size);
     else
-        own = work(master, &mesh);
+        own = workers_work(&workers);
     MPI_Barrier(MPI_COMM_WORLD);
     times[1] = clock_system_s();
     double sums[2] = {merge(&mesh, rank, size), mesh.length};
@@ -195,7 +164,7 @@ static void measure(long bytes, int master, int rank, int size, int all_sets) {
         if (is_wrong)
             missing_print(operations[i], bytes, master, "the result came out wrong");
         else
-            print_time(operations[i], bytes, master, spans[i], sets, size);
+            workers_print(operations[i], (struct program_case){bytes, master}, spans[i], "rays", SET, sets, size);
     }
     free(mesh.cells);
     free(sets);

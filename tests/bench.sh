@@ -104,6 +104,7 @@ experiment rails 'Canele two Mb/s' 2 --place shm --sizes 8,64k --rounds 2 --vari
 grep -q 'CANELE_RAILS=tcp,shm' table
 
 experiment ray2mesh merging 3 --quick
+experiment simri simulating 2 --quick --masters 0,2
 if command -v gfortran >/dev/null; then
     experiment nas 'CG' 8 --quick
     timeout 60 "$canele" bench nas --kernel BT,IS --class S --ranks 2 --output "$work" >table 2>progress

@@ -9,7 +9,7 @@ use crate::instrument::{
 use crate::library::LibraryKind;
 use crate::scenario::Place;
 
-pub use applications::{IO, NAS, RAY2MESH};
+pub use applications::{IO, NAS, RAY2MESH, SIMRI};
 
 /// Defaults: two ranks, a measurement for each size, one panel.
 const PLAIN: Description = Description {

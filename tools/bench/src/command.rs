@@ -663,6 +663,7 @@ mod tests {
             "nas --kernel CG,ft --class S,a --ranks 1,16",
             "compare nas nas@lan nas@wan --sites 4 --tuned",
             "ray2mesh --masters 0,4 --sizes 1M --place wan",
+            "simri --masters 0,1 --sizes 512 --place lan",
             "io --ranks 4 --sizes 4M --files 0",
             "overlap --sizes 64k,1M --computing 1000 --place wan",
             "rails --variant one:CANELE_RAILS=tcp --variant two",

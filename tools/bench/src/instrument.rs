@@ -68,6 +68,8 @@ pub enum Instrument {
     Nas,
     /// Rays traced for a master, and a merged mesh.
     Ray2mesh,
+    /// An image by magnetic resonance, simulated line by line for a master.
+    Simri,
     /// Files by all ranks.
     Io,
 }
@@ -422,7 +424,7 @@ fn short_text(number: u64) -> String {
 
 impl Instrument {
     /// All instruments.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 28] = [
         Self::Pingpong,
         Self::Burst,
         Self::Oversubscribed,
@@ -449,6 +451,7 @@ impl Instrument {
         Self::Gups,
         Self::Nas,
         Self::Ray2mesh,
+        Self::Simri,
         Self::Io,
     ];
 
@@ -481,6 +484,7 @@ impl Instrument {
             Self::Gups => &catalogue::GUPS,
             Self::Nas => &catalogue::NAS,
             Self::Ray2mesh => &catalogue::RAY2MESH,
+            Self::Simri => &catalogue::SIMRI,
             Self::Io => &catalogue::IO,
         }
     }

@@ -202,7 +202,7 @@ const FORTRAN: [FortranProgram; 1] = [FortranProgram {
 /// The compiler whose library the linker gets.
 const GFORTRAN: &str = "gfortran";
 
-const SOURCES: [(&str, &str); 52] = [
+const SOURCES: [(&str, &str); 54] = [
     ("clock.h", include_str!("../../../bench/clock.h")),
     ("samples.h", include_str!("../../../bench/samples.h")),
     ("program.h", include_str!("../../../bench/program.h")),
@@ -236,6 +236,8 @@ const SOURCES: [(&str, &str); 52] = [
     ("io.c", include_str!("../../../bench/io.c")),
     ("gups.c", include_str!("../../../bench/gups.c")),
     ("memory.c", include_str!("../../../bench/memory.c")),
+    ("workers.h", include_str!("../../../bench/workers.h")),
+    ("simri.c", include_str!("../../../bench/simri.c")),
     ("ray2mesh.c", include_str!("../../../bench/ray2mesh.c")),
     ("tcp.c", include_str!("../../../bench/tcp.c")),
     ("nas/nas.h", include_str!("../../../bench/nas/nas.h")),

@@ -75,6 +75,27 @@ pub static RAY2MESH: Description = Description {
     ..PLAIN
 };
 
+pub static SIMRI: Description = Description {
+    name: "simri",
+    about: "An image by magnetic resonance, simulated by workers for a master (Simri)",
+    details: "Times are µs. Tasks are few and long, and their results short: each is a line of the signal, of as many samples as there are lines. \
+              All spins of the object contribute to each. The numbers of lines per rank are in the JSON file.",
+    program: "simri",
+    title: "Simri: lines of a signal simulated for a master",
+    sizes: Some(Numbers {
+        help: "Bytes of a result, 16 for each line of the image",
+        default: "1k",
+        quick: "256",
+        least: 16,
+        most: 4 << 10,
+        ..SIZES
+    }),
+    has_case: |case| case.bytes.is_multiple_of(16),
+    operations: |_| 1,
+    panels: &[Column::Ranks, Column::Bytes("result")],
+    ..RAY2MESH
+};
+
 /// Place of a file that the first half of the ranks sees.
 const ONE_SIDE: u64 = 2;
 
