@@ -51,6 +51,8 @@ NUMBERS = {
     "Safety": r"T_CB_REQUIRE_\w+", "SourceOrder": r"T_SOURCE_\w+", "Verbosity": r"T_VERBOSITY_\w+", "Bind": r"T_BIND_\w+",
     "Scope": r"T_SCOPE_\w+", "PvarClass": r"T_PVAR_CLASS_\w+",
 }
+# MPICH's own datatypes that are one of the standard's by another name. Results have MPICH's own: mpi4py's wheel knows no other.
+SYNONYMS = {"MPIX_C_FLOAT16": "MPI_REAL2"}
 # Sums of values.
 BITS = {"AccessMode": "MODE_(APPEND|CREATE|DELETE_ON_CLOSE|EXCL|RDONLY|RDWR|SEQUENTIAL|UNIQUE_OPEN|WRONLY)",
         "Assertion": "MODE_(NOCHECK|NOPRECEDE|NOPUT|NOSTORE|NOSUCCEED)"}
@@ -90,13 +92,15 @@ def constants():
     for kind in sorted(HANDLES - {"MPI_File"}):
         name = kind.removeprefix("MPI_")
         by = {"Datatype": "Type"}.get(name, name)
-        rows = " ".join(f"{theirs[constant]} = {value}" for constant, value in handles[name])
-        out.append(f"handles! {{ {name} PMPI_{by}_toint PMPI_{by}_fromint {{ {rows} }} }}")
+        own = {of: theirs[synonym] for synonym, of in SYNONYMS.items()}
+        rows = " ".join(f"{own.get(constant, theirs[constant])} = {value}" for constant, value in handles[name])
+        synonyms = "".join(f"; {theirs[constant]} = {value}" for constant, value in handles[name] if constant in own)
+        out.append(f"handles! {{ {name} PMPI_{by}_toint PMPI_{by}_fromint {{ {rows}{synonyms} }} }}")
     for macro, kinds in (("numbers", NUMBERS), ("bits", BITS)):
         for name, names in kinds.items():
             out.append(f"{macro}! {{ {name} {{ {' '.join(values(names, theirs, numbers))} }} }}")
     known = re.compile("MPI_(" + "|".join(w for names in [*NUMBERS.values(), *BITS.values()] for w in names.split(" ")) + ")$")
-    left = [n for n in [*theirs, *numbers] if not known.match(n) and not OTHERS.match(n) and not n.startswith("MPI_ABI_")
+    left = [n for n in [*theirs, *numbers] if n not in SYNONYMS and not known.match(n) and not OTHERS.match(n) and not n.startswith("MPI_ABI_")
             and not any(n == c for rows in handles.values() for c, _ in rows)]
     if left:
         raise ValueError(f"api/emit_mpich.py: no form of argument translates {left}")

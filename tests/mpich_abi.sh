@@ -25,7 +25,7 @@ check "symbols that are missing, and are not" "" "$(grep -P "$(paste -sd'|' "$wo
 check "the name of the library" 1 "$(objdump -p "$folder/libmpi.so.12" | grep -c 'SONAME *libmpi.so.12$')"
 
 # Constants, as MPICH's header has them.
-names=$(sed -nE 's/^(MPI_\w+) .*/\1/p' ../api/mpich.txt)
+names=$(sed -nE 's/^(MPIX?_\w+) .*/\1/p' ../api/mpich.txt)
 {
     echo '#include <mpi.h>'
     echo '#include <stdint.h>'
@@ -43,7 +43,7 @@ LD_LIBRARY_PATH=$folder "$work/constants" >"$work/found"
         value=$((value))
         [ $value -lt $((1 << 31)) ] || value=$((value - (1 << 32)))
         echo "$name $value"
-    done < <(grep '^MPI_' ../api/mpich.txt)
+    done < <(grep -E '^MPIX?_' ../api/mpich.txt)
     echo "sizes 20 8 8 4"
 } >"$work/expected"
 check "constants" "" "$(diff "$work/expected" "$work/found")"

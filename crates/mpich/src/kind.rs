@@ -65,9 +65,9 @@ macro_rules! bits {
 }
 
 /// Defines kinds of handles: the functions that turn others than predefined ones into integers and back, and the
-/// predefined ones, `MPICH's = the standard's`.
+/// predefined ones, `MPICH's = the standard's`. Behind a semicolon are synonyms, which no result has.
 macro_rules! handles {
-    ($kind:ident $toint:ident $fromint:ident { $($theirs:literal = $ours:literal)* }) => {
+    ($kind:ident $toint:ident $fromint:ident { $($theirs:literal = $ours:literal)* $(; $synonym:literal = $of:literal)* }) => {
         pub(crate) struct $kind;
 
         impl binding::translation::Translation for $kind {
@@ -79,6 +79,7 @@ macro_rules! handles {
             fn to_c(value: c_int) -> usize {
                 match value as u32 {
                     $($theirs => $ours,)*
+                    $($synonym => $of,)*
                     dynamic @ 0xc000_0000.. => {
                         let function = $crate::standard::standard!(stringify!($fromint) =>
                             unsafe extern "C" fn(c_int) -> usize);

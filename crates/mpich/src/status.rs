@@ -49,7 +49,11 @@ impl StandardStatus {
             source: Rank::to_c(status.source),
             tag: Tag::to_c(status.tag),
             error: Code::to_c(status.error),
-            count: [status.count_lo, status.count_hi_and_cancelled >> 1],
+            // The sign bit is one of the count.
+            count: [
+                status.count_lo,
+                (status.count_hi_and_cancelled.cast_unsigned() >> 1).cast_signed(),
+            ],
             cancelled: status.count_hi_and_cancelled & 1,
             rest: [0; 2],
         }
