@@ -60,6 +60,7 @@ runs() { # name, ranks, program, arguments
 for program in mpich_abi collectives nonblocking large layouts point_to_point objects rare_functions unsupported tool topologies neighbours intercomms threads vcis refused outstanding cancelled generalized windows windows_threads files; do
     build $program
 done
+build mismatch
 for ranks in 2 4; do runs "what differs, on $ranks ranks" $ranks mpich_abi; done
 for program in collectives nonblocking layouts point_to_point objects rare_functions topologies neighbours intercomms outstanding generalized windows files; do
     runs $program 3 $program
@@ -72,4 +73,26 @@ runs "bad calls, then good ones" 3 refused "${CANELE_SEED:-1}" 100
 runs "cancelled sends" 2 cancelled "$work"
 runs "threads" 3 threads "${CANELE_SEED:-1}" 4
 runs "threads that share a window" 3 windows_threads 4 30
+
+# What mpiexec says of these programs.
+set +e
+go -check -n 3 "$work/mismatch" >"$work/log" 2>&1
+check "collectives are compared" 0 $?
+for option in -trace -profile; do
+    go $option "$work/recorded" -n 2 "$work/mpich_abi" >"$work/log" 2>"$work/err"
+    check "$option leaves the program alone" "0 MPICH's ABI on 2 ranks: 0 failures" "$? $(cat "$work/log")"
+    check "and says once that it has no calls" \
+        "canele: -trace and -profile do not record the calls of a program of MPICH's ABI (libmpi.so.12): compile it with Canele's mpicc" \
+        "$(grep canele: "$work/err")"
+    check "its file is there" yes "$([ -s "$work/recorded" ] && echo yes)"
+done
+for command in "" "sh -c"; do
+    LD_LIBRARY_PATH='' timeout 60 "$prefix/bin/mpiexec" -n 1 $command "$work/mpich_abi" 2>"$work/err"
+    code=$?
+    check "a library that is not found is named with its folder" \
+        "127 mpiexec: rank 0 on localhost: exited with code 127: libmpi.so.12 was not found; export LD_LIBRARY_PATH=$(realpath "$folder")" \
+        "$code $(grep mpiexec: "$work/err")"
+done
+timeout 60 "$prefix/bin/mpiexec" -n 1 sh -c 'exit 127' 2>"$work/err"
+check "but not where another is missing" "mpiexec: rank 0 on localhost: exited with code 127" "$(cat "$work/err")"
 finish_checks

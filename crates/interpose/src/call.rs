@@ -1,10 +1,12 @@
 //! A call as it passes through the layer: its arguments, and the function that it goes to.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_int, c_void};
+use std::io::Write;
 use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+use binding::library::{self, Library};
 use recorder::{MpiCall, NameKind, Profile, Recorder, TraceEvent};
 
 /// A handle of the ABI.
@@ -81,9 +83,9 @@ impl Next {
     /// Finds the function and records its name.
     #[cold]
     fn find(&self) -> *mut c_void {
-        let address = binding::library::function(self.name, "mpiexec -trace and -profile");
+        let Layer { library, recorder, profile } = layer();
+        let address = library.function(self.name, "mpiexec -trace and -profile");
         let text = self.name.trim_start_matches('P');
-        let Layer { recorder, profile } = layer();
         if let Some(recorder) = recorder
             && self.number > 0
         {
@@ -100,8 +102,10 @@ impl Next {
     }
 }
 
-/// Recorder and profile of the process.
+/// Library, recorder and profile of the process.
 pub(crate) struct Layer {
+    /// The library that the program calls.
+    library: Library,
     /// The recorder, if there is a recording. The library says why there is none.
     pub recorder: Option<&'static Recorder>,
     /// The profile, if there is one. One that cannot be mapped stays empty.
@@ -112,11 +116,33 @@ pub(crate) struct Layer {
 #[inline]
 pub(crate) fn layer() -> &'static Layer {
     static OWN: OnceLock<Layer> = OnceLock::new();
-    OWN.get_or_init(|| Layer {
-        recorder: Recorder::of_process().unwrap_or_default(),
-        profile: Profile::of_process().unwrap_or_default(),
+    OWN.get_or_init(|| {
+        let library = Library::loaded(MPICH);
+        if library.is_loaded() {
+            tell_of_mpich();
+            return Layer { library, recorder: None, profile: None };
+        }
+        Layer {
+            library: Library::loaded(library::STANDARD),
+            recorder: Recorder::of_process().unwrap_or_default(),
+            profile: Profile::of_process().unwrap_or_default(),
+        }
     })
 }
 
+/// Says, in one rank, that no calls are recorded. Arguments of MPICH's ABI are others than this layer knows, but they are
+/// passed in the same registers and places of the stack, so all calls pass through unread.
+fn tell_of_mpich() {
+    if std::env::var("PMI_RANK").is_ok_and(|rank| rank == "0") {
+        // A message that nobody can read is lost.
+        let _ = std::io::stderr().write_all(
+            b"canele: -trace and -profile do not record the calls of a program of MPICH's ABI (libmpi.so.12): \
+              compile it with Canele's mpicc\n",
+        );
+    }
+}
+
+/// Name of the library with MPICH's older ABI, Canele's or another.
+const MPICH: &CStr = c"libmpi.so.12";
 /// Value of an argument that a function does not have.
 const ABSENT: c_int = c_int::MIN;

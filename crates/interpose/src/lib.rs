@@ -37,7 +37,7 @@ mod profile;
 /// Carries a call out, and records and counts it.
 #[inline]
 fn recorded(next: &Next, arguments: &CallArguments, call: impl FnOnce() -> c_int) -> c_int {
-    let Layer { recorder, profile } = layer();
+    let Layer { recorder, profile, .. } = layer();
     let carry_out = || match profile {
         Some(profile) => counted(profile, next, arguments, call),
         None => call(),

@@ -9,7 +9,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ChildStdin, Command, ExitCode, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use boot::Secret;
@@ -22,7 +22,7 @@ use crate::discovery::Probe;
 use crate::gateway::{self, GatewayProcess};
 use crate::pmi::{self, AgentReply, SharedValues};
 use crate::probe::{self, Token};
-use crate::refusal::{limited, program, refusal};
+use crate::refusal::{NOT_LOADED, OwnLibrary, limited, missing_library, program, refusal};
 use crate::reports;
 use crate::signals::bit;
 use crate::system;
@@ -242,7 +242,11 @@ impl Agent {
                 }
                 Err((code, reason)) => {
                     let exit = Exit::NotStarted(code, reason);
-                    report_end(&self.out, one.rank, &Ended { exit, was_signalled: false });
+                    report_end(
+                        &self.out,
+                        one.rank,
+                        &Ended { exit, was_signalled: false, reason: None },
+                    );
                 }
             }
         }
@@ -274,7 +278,7 @@ impl Agent {
         }
         for one in self.waiting.take().into_iter().flat_map(|waiting| waiting.start.ranks) {
             let exit = Exit::Signal { signal, process: 0 };
-            let ended = Ended { exit, was_signalled: true };
+            let ended = Ended { exit, was_signalled: true, reason: None };
             report_end(&self.out, one.rank, &ended);
         }
     }
@@ -439,9 +443,12 @@ fn watch(
     let (sent, out) = (Arc::clone(sent), Arc::clone(out));
     system::start_thread(move || {
         let status = child.wait();
-        let ended = ended(child.id(), status, sent.load(Ordering::Relaxed));
+        let mut ended = ended(child.id(), status, sent.load(Ordering::Relaxed));
         for stream in output.into_iter().chain(error) {
-            stream.finish();
+            let lacks = stream.finish();
+            if ended.exit == Exit::Code(NOT_LOADED) {
+                ended.reason = ended.reason.or_else(|| lacks.map(missing_library));
+            }
         }
         report_end(&out, rank, &ended);
         if let Some(traced) = traced {
@@ -454,21 +461,24 @@ fn watch(
 struct ForwardedStream {
     /// Count of reads begun and pieces forwarded: even while the thread waits for the stream.
     steps: Arc<AtomicU64>,
+    /// Library of this installation that a program on this stream has not found.
+    lacks: Arc<OnceLock<OwnLibrary>>,
     ended: Receiver<()>,
 }
 
 impl ForwardedStream {
     /// Waits for the last output of an ended rank. Grandchildren may keep the stream open, so it counts as
-    /// ended after a silence.
-    fn finish(self) {
+    /// ended after a silence. Returns the library that a program has not found.
+    fn finish(self) -> Option<OwnLibrary> {
         let mut before = self.steps.load(Ordering::Relaxed);
         while self.ended.recv_timeout(LAST_OUTPUT) == Err(RecvTimeoutError::Timeout) {
             let steps = self.steps.load(Ordering::Relaxed);
             if steps == before && steps.is_multiple_of(2) {
-                return;
+                break;
             }
             before = steps;
         }
+        self.lacks.get().copied()
     }
 }
 
@@ -487,7 +497,7 @@ fn ended(process: u32, status: io::Result<ExitStatus>, sent: u64) -> Ended {
         Exit::Code(_) => ending != 0,
         Exit::NotStarted(..) => false,
     };
-    Ended { exit, was_signalled }
+    Ended { exit, was_signalled, reason: None }
 }
 
 fn forward(
@@ -500,17 +510,25 @@ fn forward(
     let steps = Arc::new(AtomicU64::new(0));
     let (done, ended) = mpsc::channel();
     let counted = Arc::clone(&steps);
+    let lacks = Arc::new(OnceLock::new());
+    let found = Arc::clone(&lacks);
     system::start_thread(move || {
         let mut buffer = vec![0; PIECE];
         while let Ok(count @ 1..) = stream.read(&mut buffer) {
             counted.fetch_add(1, Ordering::Relaxed);
+            if kind == MessageKind::Error
+                && let Some(library) = OwnLibrary::missed_in(&buffer[..count])
+            {
+                // The first one is told of.
+                let _ = found.set(library);
+            }
             send(&out, &Message::new(kind, rank, &buffer[..count]));
             counted.fetch_add(1, Ordering::Relaxed);
         }
         // Nobody waits for the stream once the rank's end was reported.
         let _ = done.send(());
     })?;
-    Ok(ForwardedStream { steps, ended })
+    Ok(ForwardedStream { steps, lacks, ended })
 }
 
 /// Starts a thread that writes the rank's input and requests the next piece after each.
@@ -539,7 +557,7 @@ pub(crate) fn send(out: &Out, message: &Message) {
 }
 
 /// Version in the `Hello` message.
-pub(crate) const VERSION: &str = "canele-agent 11";
+pub(crate) const VERSION: &str = "canele-agent 12";
 
 /// Signals by which `mpiexec` ends a job.
 const ENDING: [i32; 5] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGKILL];
@@ -569,6 +587,7 @@ mod tests {
         assert!(!ended(by_kill(), bit(SIGTERM)).was_signalled);
         assert!(!ended(Ok(ExitStatus::from_raw(SIGUSR1)), bit(SIGUSR1)).was_signalled);
         let by_exit = Ok(ExitStatus::from_raw(3 << 8));
-        assert_eq!(ended(by_exit, 0), Ended { exit: Exit::Code(3), was_signalled: false });
+        let by_itself = Ended { exit: Exit::Code(3), was_signalled: false, reason: None };
+        assert_eq!(ended(by_exit, 0), by_itself);
     }
 }

@@ -164,6 +164,8 @@ pub(crate) struct Ended {
     pub exit: Exit,
     /// True if it was signalled to end, so its end does not explain the job's.
     pub was_signalled: bool,
+    /// Reason of its exit code, if the agent knows it.
+    pub reason: Option<String>,
 }
 
 /// Ways in which a rank ended.

@@ -54,6 +54,39 @@ pub(crate) fn limited(what: &str, error: &io::Error) -> String {
     }
 }
 
+/// A library that Canele installs, and that programs may not find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OwnLibrary {
+    name: &'static str,
+    /// Its folder below the prefix.
+    folder: &'static str,
+}
+
+impl OwnLibrary {
+    /// Returns the library that a loader has not found, by what it says in a piece of a rank's standard error.
+    pub(crate) fn missed_in(said: &[u8]) -> Option<Self> {
+        // glibc: "error while loading shared libraries: libmpi.so.12: …"; musl: "Error loading shared library libmpi.so.12: …".
+        let words = b"loading shared librar";
+        let at = said.windows(words.len()).position(|window| window == words)?;
+        let line = said[at..].split(|byte| *byte == b'\n').next()?;
+        let mut names = line.split(|byte| b" :".contains(byte));
+        names.find_map(|name| OWN.into_iter().find(|own| own.name.as_bytes() == name))
+    }
+}
+
+/// Returns what helps a program that does not find a library of this installation.
+pub(crate) fn missing_library(library: OwnLibrary) -> String {
+    let OwnLibrary { name, folder } = library;
+    let agent = std::env::current_exe().ok();
+    let prefix = agent.as_deref().and_then(|agent| agent.parent()?.parent());
+    match prefix.map(|prefix| prefix.join(folder)).filter(|folder| folder.join(name).exists()) {
+        Some(folder) => {
+            format!("{name} was not found; export LD_LIBRARY_PATH={}", folder.display())
+        }
+        None => format!("{name} was not found, and is not installed on this host"),
+    }
+}
+
 /// Returns the interpreter that a script names or the loader that an executable needs, if it is missing.
 fn missing_interpreter(start: &RankStart) -> Option<String> {
     let path = program(start);
@@ -73,6 +106,14 @@ fn missing_interpreter(start: &RankStart) -> Option<String> {
     (!interpreter.exists()).then(|| format!("the interpreter {}", interpreter.display()))
 }
 
+/// Exit code of a loader that lacks a library, and of a shell that lacks a program.
+pub(crate) const NOT_LOADED: i32 = 127;
+/// Libraries that programs of this installation need.
+const OWN: [OwnLibrary; 3] = [
+    OwnLibrary { name: "libmpi.so.12", folder: "lib/canele/mpich" },
+    OwnLibrary { name: "libmpi_abi.so.1", folder: "lib" },
+    OwnLibrary { name: "libmpifort_abi.so.1", folder: "lib" },
+];
 /// Longest first line of a script that the kernel reads.
 const LINE_MAX: u64 = 256;
 
@@ -113,6 +154,21 @@ mod tests {
         assert!(text("none", None).ends_with("none not found"));
         let script = text("script", Some(b"#!  /no/such -x\necho\n"));
         assert!(script.contains("needs the interpreter /no/such, which is missing"), "{script}");
+    }
+
+    #[test]
+    fn a_loader_that_lacks_a_library_is_understood() {
+        let lacks = |said: &str| OwnLibrary::missed_in(said.as_bytes()).map(|own| own.name);
+        let glibc =
+            "x\n./a: error while loading shared libraries: NAME: cannot open shared object file\n";
+        let musl = "Error loading shared library NAME: No such file or directory (needed by ./a)\n";
+        for said in [glibc, musl] {
+            for name in ["libmpi.so.12", "libmpi_abi.so.1"] {
+                assert_eq!(lacks(&said.replace("NAME", name)), Some(name));
+            }
+            assert_eq!(lacks(&said.replace("NAME", "libmpi.so.120")), None);
+        }
+        assert_eq!(lacks("libmpi.so.12: not found\n"), None);
     }
 
     #[test]

@@ -536,7 +536,10 @@ impl Run {
                 return self.perform(rank, action);
             }
             Exit::Code(0) => return self.end_if_waiting_for_ended(),
-            Exit::Code(code) => (exit_code(code), format!("exited with code {code}")),
+            Exit::Code(code) => {
+                let reason = ended.reason.map_or(String::new(), |reason| format!(": {reason}"));
+                (exit_code(code), format!("exited with code {code}{reason}"))
+            }
             Exit::Signal { signal, process } => {
                 let meaning = signals::description(signal);
                 let text =
