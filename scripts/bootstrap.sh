@@ -41,6 +41,8 @@ if [ "$wanted" = --tests ]; then
     need sshd openssh-server
     need dash dash
     need hostname hostname
+    # One of two that exclude each other in Debian; Lmod reads the files of both.
+    [ -e /usr/share/modules/init/bash ] || [ -e /usr/share/lmod/lmod/init/bash ] || missing+=(lmod)
     python3 -c 'import sysconfig, os, sys; sys.exit(not os.path.exists(os.path.join(sysconfig.get_paths()["include"], "Python.h")))' 2>/dev/null || missing+=(python3-dev)
 fi
 [ -e /etc/ssl/certs/ca-certificates.crt ] || [ -e /etc/pki/tls/certs/ca-bundle.crt ] || missing+=(ca-certificates)

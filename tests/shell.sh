@@ -63,8 +63,19 @@ modules=/usr/share/modules/init/bash
 [ ! -e "$modules" ] || check "environment-modules" "$prefix/bin/mpicc $prefix" "$(MODULEPATH=$share/modulefiles bash -c ". $modules; module load canele && echo \$(command -v mpicc) \$MPI_HOME" 2>&1)"
 [ ! -e "$modules" ] || check "and its removal" "no" "$(MODULEPATH=$share/modulefiles bash -c ". $modules; module load canele/$version; module unload canele; echo \${MPI_HOME-no}" 2>&1)"
 lmod=/usr/share/lmod/lmod/init/bash
-[ ! -e "$lmod" ] || check "Lmod" "$prefix/bin/mpicc $prefix" "$(bash -c ". $lmod; module use $share/modulefiles && module load canele && echo \$(command -v mpicc) \$MPI_HOME" 2>&1)"
-[ -e "$modules" ] || skip "the Tcl module file" "environment-modules is missing"
+with_lmod() { # folder of module files, commands
+    bash -c ". $lmod; module use $1 && $2" 2>&1
+}
+if [ -e "$lmod" ]; then
+    check "Lmod" "$prefix/bin/mpicc $prefix" "$(with_lmod "$share/modulefiles" 'module load canele && echo $(command -v mpicc) $MPI_HOME')"
+    check "and its removal" "no" "$(with_lmod "$share/modulefiles" "module load canele/$version; module unload canele; echo \${MPI_HOME-no}")"
+    check "and what it says of the module" 1 "$(with_lmod "$share/modulefiles" 'module whatis canele' | grep -c "Canele $version: MPI for machines")"
+    # The Tcl file alone, in another place.
+    there=$work/tree/share/modulefiles
+    mkdir -p "$there/canele" "$work/tree/bin" && cp "$share/modulefiles/canele/$version" "$there/canele/"
+    check "Lmod, by the Tcl module file" "$work/tree $work/tree/bin" "$(with_lmod "$there" 'module load canele && echo $MPI_HOME ${PATH%%:*}')"
+fi
+[ -e "$modules" ] || [ -e "$lmod" ] || skip "module files" "environment-modules and Lmod are missing: scripts/bootstrap.sh --tests installs one"
 [ -e "$lmod" ] || skip "the Lua module file" "Lmod is missing"
 check "module files name this version" "2 $version $version.lua" "$(grep -l "Canele $version" "$share"/modulefiles/canele/* | wc -l) $(ls "$share/modulefiles/canele" | paste -sd' ')"
 
