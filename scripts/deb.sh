@@ -8,6 +8,9 @@ command -v dpkg-deb >/dev/null || { echo "deb: dpkg-deb is missing: install dpkg
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 architecture=$(dpkg --print-architecture)
 prefix=/usr/lib/canele
+# The same files make the same package: dates are those of the commit, modes do not follow this shell's umask.
+export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date -r Cargo.toml +%s)}
+umask 022
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
 chmod 755 "$stage"
@@ -39,7 +42,7 @@ Package: canele
 Version: $version
 Architecture: $architecture
 Maintainer: The Canele developers <canele@localhost>
-Installed-Size: $(du -sk "$stage/usr" | cut -f1)
+Installed-Size: $(du -sk --apparent-size "$stage/usr" | cut -f1)
 Depends: libc6 (>= ${glibc#GLIBC_}), libgcc-s1
 Recommends: gcc
 Suggests: openssh-client, g++, gfortran
