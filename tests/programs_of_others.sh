@@ -49,9 +49,8 @@ hypre() {
 }
 
 petsc() {
-    get petsc 3.18.5 || return
+    "$here/petsc_source.sh" "$prefix" "$folder" && cd "$folder/petsc" || return
     export PETSC_DIR=$PWD PETSC_ARCH=canele
-    built eval './configure --with-cc=mpicc --with-cxx=0 --with-fc=0 --with-debugging=0 --with-x=0 --with-mpiexec="mpiexec -timeout 300" && make all' || return
     # Star forests over every flavour of window (create, dynamic, allocate, shared), by fences, PSCW and locks.
     for tests in 'ksp_ksp_tutorials*' 'vec_is_sf*'; do
         make -k -f gmakefile test TIMEOUT=300 search="$tests" || true
