@@ -64,5 +64,5 @@ pub use exposed::{
 };
 pub use matching::{MatchedId, Message, Selector};
 pub use op::{Completion, Envelope, OpId, Outcome, SendMode};
-pub use pending_op::PendingOp;
+pub use pending_op::{PendingOp, QueueLengths};
 pub use send_observer::SendObserver;

@@ -1,4 +1,4 @@
-//! Pending operations, as reports on jobs that hang name them.
+//! Pending operations and their numbers, as reports name them.
 
 use wire::PeerId;
 
@@ -39,4 +39,17 @@ pub enum PendingOp {
         /// The peer.
         peer: Option<PeerId>,
     },
+}
+
+/// Lengths of the queues of an engine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueLengths {
+    /// Number of receives without a message.
+    pub receives: usize,
+    /// Number of messages without a receive.
+    pub messages: usize,
+    /// Their bytes in the memory of this process.
+    pub message_bytes: usize,
+    /// Number of sends that have not left as a whole.
+    pub sends: usize,
 }

@@ -13,4 +13,9 @@ pub trait SendObserver: Send + Debug {
 
     /// Called for a put, a get or a call that moves `bytes` bytes to or from `peer`.
     fn note_access(&mut self, peer: PeerId, bytes: u64);
+
+    /// Ends the observer; returns the one that it has stood before, if there is one.
+    fn into_former(self: Box<Self>) -> Option<Box<dyn SendObserver>> {
+        None
+    }
 }

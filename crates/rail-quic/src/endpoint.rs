@@ -19,7 +19,7 @@ use quinn_proto::{
     ConnectionError, ConnectionHandle, DatagramEvent, Dir, Endpoint, EndpointEvent,
     Event as ProtocolEvent, StreamEvent,
 };
-use rail::{Clock, Event, Fault, Post, RailError};
+use rail::{Clock, Event, Fault, PathStatistics, Post, RailError};
 use rustc_hash::FxHashMap;
 use rustix::event::epoll;
 use wire::{Capabilities, Frame, PeerId};
@@ -202,6 +202,17 @@ impl EndpointDriver {
     pub fn address_of(&self, peer: PeerId) -> Option<SocketAddr> {
         let key = self.links.open_key(peer)?;
         self.connections.get(&key).map(|connection| connection.protocol.remote_address())
+    }
+
+    /// Passes the losses and round trips of the open links to `sink`.
+    pub fn path_statistics(&self, sink: &mut dyn FnMut(PeerId, PathStatistics)) {
+        for connection in self.connections.values() {
+            if let Stage::Open { peer } = connection.stage {
+                let retransmitted = connection.protocol.stats().path.lost_packets;
+                let round_trip = connection.protocol.rtt();
+                sink(peer, PathStatistics { retransmitted, round_trip });
+            }
+        }
     }
 
     /// True if posted data waits for the pacer.

@@ -58,7 +58,7 @@ use auth::Identity;
 use connect::Patience;
 use cost::CostStore;
 use netpath::{Interface, QUIC_NAME, interfaces};
-use rail::{Event, Post, Rail, RailError, ReadinessProbe, Sockets};
+use rail::{Event, PathStatistics, Post, Rail, RailError, ReadinessProbe, Sockets};
 use relay::Routes;
 use rustix::event::epoll;
 use rustix::time::{
@@ -315,6 +315,10 @@ impl Rail for QuicRail {
         let readiness_probe = Sockets::new()?;
         self.driver().sockets.iter().for_each(|socket| readiness_probe.add(socket));
         Some(Arc::new(readiness_probe))
+    }
+
+    fn path_statistics(&self, sink: &mut dyn FnMut(PeerId, PathStatistics)) {
+        self.driver().path_statistics(sink);
     }
 
     fn prepare_sleep(&mut self) -> bool {

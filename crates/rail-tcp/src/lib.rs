@@ -36,11 +36,12 @@ use connect::{Links, RailLink};
 use cost::{CostStore, NoStore};
 use lock::Uncancelled;
 use netpath::{
-    Congestion, Interface, Knowledge, LONG_FRAME, QdiscDrops, TCP_NAMES, TcpNetwork, interfaces,
-    path_probe,
+    Congestion, Interface, Knowledge, LONG_FRAME, QdiscDrops, TCP_NAMES, TcpNetwork, TcpSample,
+    interfaces, path_probe,
 };
 use rail::{
-    Clock, Event, Fault, Post, Rail, RailError, ReadinessProbe, Refusal, Sockets, Unshared,
+    Clock, Event, Fault, PathStatistics, Post, Rail, RailError, ReadinessProbe, Refusal, Sockets,
+    Unshared,
 };
 use relay::{PathCosts, Routes};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -505,6 +506,16 @@ impl Rail for TcpRail {
         self.readiness_probe.as_ref().map(|readiness_probe| -> Arc<dyn ReadinessProbe> {
             Arc::<Sockets>::clone(readiness_probe)
         })
+    }
+
+    fn path_statistics(&self, sink: &mut dyn FnMut(PeerId, PathStatistics)) {
+        for socket in self.sockets.values() {
+            let Socket::Open(open) = socket else { continue };
+            // A connection that has just failed has no statistics.
+            let Ok(sample) = TcpSample::of(&open.stream.channel.socket) else { continue };
+            let round_trip = Duration::from_nanos(sample.round_trip_ns.unwrap_or(0));
+            sink(open.peer, PathStatistics { retransmitted: sample.retransmits, round_trip });
+        }
     }
 
     fn prepare_sleep(&mut self) -> bool {

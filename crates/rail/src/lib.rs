@@ -25,5 +25,6 @@ pub use readiness_probe::{ReadinessProbe, Sockets};
 pub use sim::{SimLoss, SimNetwork, SimPath, SimRail};
 
 pub use crate::rail::{
-    Affinities, Event, FRAME_MAX_OF_ALL, Neighbours, Post, Rail, RailError, RemoteReader,
+    Affinities, Event, FRAME_MAX_OF_ALL, Neighbours, PathStatistics, Post, Rail, RailError,
+    RemoteReader,
 };

@@ -83,6 +83,10 @@ pub trait Rail: Send {
         None
     }
 
+    /// Passes what the transport knows of its open connections to `sink`, with their peers. A rail without connections
+    /// of a transport passes nothing.
+    fn path_statistics(&self, _sink: &mut dyn FnMut(PeerId, PathStatistics)) {}
+
     /// Announces that this process is about to sleep on the descriptors: peers must signal them from now on.
     /// Returns false if events are pending; the caller must not sleep then.
     fn prepare_sleep(&mut self) -> bool;
@@ -98,6 +102,15 @@ pub trait Rail: Send {
     fn is_at_rest(&self) -> bool {
         self.is_flushed()
     }
+}
+
+/// Facts about a connection, from its transport.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PathStatistics {
+    /// Number of packets that were lost and sent again.
+    pub retransmitted: u64,
+    /// Smallest round trip of late; zero before it is known.
+    pub round_trip: Duration,
 }
 
 /// A rail between the processes of a node, which share its cores and see each other's state.

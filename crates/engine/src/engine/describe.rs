@@ -1,11 +1,12 @@
-//! Descriptions of what is pending, for reports on jobs that hang.
+//! Descriptions of what is pending, for reports on jobs that run or hang.
 
 use wire::PeerId;
 
 use crate::engine::Engine;
 use crate::matching::{Message, Selector};
 use crate::op::{Head, Op, OpId, OpState};
-use crate::pending_op::PendingOp;
+use crate::peer::PeerState;
+use crate::pending_op::{PendingOp, QueueLengths};
 
 impl Engine {
     /// Describes an operation; none if it is not pending.
@@ -43,6 +44,17 @@ impl Engine {
         let messages = self.matching.messages_mut();
         messages.map(|one| (one.peer, one.header.context, one.message())).collect()
     }
+
+    /// Counts what is pending.
+    pub fn queue_lengths(&mut self) -> QueueLengths {
+        let sends = |peer: &PeerState| peer.send_queue.len() + peer.streams.len();
+        QueueLengths {
+            receives: self.matching.all_posted().len(),
+            messages: self.matching.messages_mut().count(),
+            message_bytes: self.unexpected_bytes,
+            sends: self.peers.iter().flatten().map(|peer| sends(peer)).sum(),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -70,9 +82,12 @@ mod tests {
         let peer = Some(PeerId(2));
         let expected = PendingOp::Send { peer, context: 9, tag: 3, is_offered: false };
         assert_eq!(engine.describe(sent), Some(expected));
+        let expected = QueueLengths { receives: 2, sends: 1, ..QueueLengths::default() };
+        assert_eq!(engine.queue_lengths(), expected);
         engine.submit_cancel(ops[0]);
         assert_eq!(engine.describe(ops[0]), None);
         assert_eq!(engine.unmatched_receives(), [(None, any)]);
         assert!(engine.unmatched_messages().is_empty());
+        assert_eq!(engine.queue_lengths().receives, 1);
     }
 }

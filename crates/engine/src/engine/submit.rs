@@ -178,6 +178,11 @@ impl Engine {
         self.send_observer = Some(send_observer);
     }
 
+    /// Takes the observer of sends out.
+    pub fn take_send_observer(&mut self) -> Option<Box<dyn SendObserver>> {
+        self.send_observer.take()
+    }
+
     #[inline(always)]
     fn note_short(&mut self, peer: PeerId, short: Short, data: &Region) {
         match short {

@@ -1,4 +1,4 @@
-//! Contributions of waiting threads to a report, and its collection.
+//! Contributions of waiting threads to a report, its collection, and samples of whether any thread waits.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -54,6 +54,12 @@ impl Worker {
 }
 
 impl Progress {
+    /// True if a thread waits here now, or holds the lock, as calls and the progress thread do while they move messages.
+    pub fn is_in_use(&self) -> bool {
+        let worker = self.worker().try_lock();
+        worker.is_none_or(|worker| worker.poll_state.is_polled() || !worker.waiters.is_empty())
+    }
+
     /// Returns the threads that wait here, each with what it waits for. Gives them a moment to say so.
     pub fn waiting_threads(&self, patience: Duration) -> Vec<WaitingThread> {
         let expected = self.look(|worker| {

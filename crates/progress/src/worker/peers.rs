@@ -1,6 +1,7 @@
 //! The peers of a worker: their names, those of other jobs, and the rails that lead to them.
 
 use connect::PeerName;
+use rail::PathStatistics;
 use wire::{PeerId, ProcessId};
 
 use super::Worker;
@@ -27,6 +28,15 @@ impl Worker {
     /// Name of the rail that carries frames to `peer`, once a link is open.
     pub fn rail_name(&self, peer: PeerId) -> Option<&'static str> {
         Some(self.rails[self.peers.leading_rail(peer)?.0 as usize].name)
+    }
+
+    /// Returns what the transports know of their open connections, each with its peer.
+    pub fn path_statistics(&self) -> Vec<(PeerId, PathStatistics)> {
+        let mut all = Vec::new();
+        for polled in &self.rails {
+            polled.rail.path_statistics(&mut |peer, statistics| all.push((peer, statistics)));
+        }
+        all
     }
 
     /// Peers to which no link leads at the moment, although one has.
