@@ -15,6 +15,7 @@ mod lines;
 mod pmi;
 mod pmix;
 mod pmix_library;
+mod rank_load;
 mod report;
 
 pub use environment::{
@@ -29,5 +30,6 @@ pub use job::{
 pub use launcher::Launcher;
 pub use limits::{raise_open_files, shortage};
 pub use pmi::process_space;
-pub use report::{REPORT_VARIABLE, RankReport, RankWait, ReportSocket, ask_rank};
+pub use rank_load::{RankLoad, Reach, SentTo};
+pub use report::{REPORT_VARIABLE, RankReport, RankWait, ReportRequest, ReportSocket, ask_rank};
 pub use secret::Secret;

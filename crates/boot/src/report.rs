@@ -1,7 +1,8 @@
-//! Report of a rank for its launcher: the calls in which its threads wait, and what is unmatched.
+//! Report of a rank for its launcher: the calls in which its threads wait, what is unmatched, and its traffic.
 //!
-//! The launcher passes a socket (`CANELE_REPORT_SOCKET`, descriptor and inode) and writes a number and a line feed. The rank
-//! answers with lines of words separated by tabs, and ends with the number. All lengths are bounded.
+//! The launcher passes a socket (`CANELE_REPORT_SOCKET`, descriptor and inode) and writes a number and a line feed. A second
+//! number asks for the traffic, which is counted from then on for as many milliseconds. The rank answers with lines of words
+//! separated by tabs, and ends with the first number. All lengths are bounded.
 
 use std::fmt::Write as _;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -9,6 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use crate::identity;
+use crate::rank_load::RankLoad;
 
 /// State of one rank.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,6 +19,17 @@ pub struct RankReport {
     pub waits: Vec<RankWait>,
     /// Lines about unmatched receives and messages, and about links that are down.
     pub notes: Vec<String>,
+    /// Its traffic and queues, if they were asked for.
+    pub load: Option<RankLoad>,
+}
+
+/// A request for a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReportRequest {
+    /// Number of the request, which ends the answer.
+    pub number: u64,
+    /// Time for which traffic is to be counted, if it is asked for.
+    pub watch: Option<Duration>,
 }
 
 /// A thread that waits.
@@ -57,6 +70,9 @@ impl RankReport {
         for note in self.notes.iter().take(LINES_MAX) {
             let _ = writeln!(text, "note\t{}", word(note));
         }
+        if let Some(load) = &self.load {
+            load.write(&mut text);
+        }
         let _ = writeln!(text, "end\t{number}");
         text
     }
@@ -64,7 +80,7 @@ impl RankReport {
     /// Reads lines of an answer, without its last. Lines that are not understood are left out.
     pub fn parse(text: &str) -> Self {
         let mut report = Self::default();
-        for line in text.lines().take(2 * LINES_MAX) {
+        for line in text.lines().take(ANSWER_LINES_MAX) {
             match line.split('\t').collect::<Vec<_>>()[..] {
                 ["wait", call, place, quiet, kind, ranks, what] => {
                     let ranks = ranks.split(',').filter_map(|rank| rank.parse().ok());
@@ -78,6 +94,12 @@ impl RankReport {
                     });
                 }
                 ["note", note] => report.notes.push(note.into()),
+                ["load", ref words @ ..] => {
+                    report.load.get_or_insert_default().parse_counts(words);
+                }
+                ["sent", ref words @ ..] => {
+                    report.load.get_or_insert_default().parse_sent(words);
+                }
                 _ => {}
             }
         }
@@ -101,24 +123,46 @@ impl ReportSocket {
     }
 
     /// Answers requests until the launcher closes the socket.
-    pub fn serve(&self, mut report: impl FnMut() -> RankReport) {
+    pub fn serve(&self, mut report: impl FnMut(ReportRequest) -> RankReport) {
         let mut lines = BufReader::new(&self.0);
         let mut line = String::new();
         while matches!((&mut lines).take(REQUEST_MAX).read_line(&mut line), Ok(1..)) {
-            let Ok(number) = line.trim().parse() else { return };
+            let Some(request) = ReportRequest::parse(&line) else { return };
             line.clear();
-            if (&self.0).write_all(report().text(number).as_bytes()).is_err() {
+            let text = report(request).text(request.number);
+            if (&self.0).write_all(text.as_bytes()).is_err() {
                 return;
             }
         }
     }
 }
 
+impl ReportRequest {
+    /// Reads the text of a request; none if it is malformed.
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut words = text.split_ascii_whitespace();
+        let number = words.next()?.parse().ok()?;
+        let watch = words.next().map(str::parse).transpose().ok()?;
+        Some(Self { number, watch: watch.map(Duration::from_millis) })
+    }
+
+    /// Returns the text of the request.
+    pub fn text(&self) -> String {
+        let watch = self.watch.map(|watch| format!(" {}", watch.as_millis()));
+        format!("{}{}", self.number, watch.unwrap_or_default())
+    }
+}
+
 /// Asks a rank for its report, and waits for it. None if it does not answer in time.
-pub fn ask_rank(socket: &UnixStream, number: u64, patience: Duration) -> Option<RankReport> {
+pub fn ask_rank(
+    socket: &UnixStream,
+    request: ReportRequest,
+    patience: Duration,
+) -> Option<RankReport> {
+    let number = request.number;
     let ask = || -> io::Result<String> {
         socket.set_write_timeout(Some(patience))?;
-        (&mut &*socket).write_all(format!("{number}\n").as_bytes())?;
+        (&mut &*socket).write_all(format!("{}\n", request.text()).as_bytes())?;
         socket.set_read_timeout(Some(patience))?;
         let mut lines = BufReader::new(socket.take(ANSWER_MAX));
         let (mut text, mut line) = (String::new(), String::new());
@@ -149,12 +193,14 @@ pub const REPORT_VARIABLE: &str = "CANELE_REPORT_SOCKET";
 
 /// Maximum number of waits, and of notes, in an answer.
 const LINES_MAX: usize = 32;
+/// Maximum number of lines that are read of an answer.
+const ANSWER_LINES_MAX: usize = 256;
 /// Maximum number of ranks that a wait names.
 const RANKS_MAX: usize = 256;
 /// Longest text in an answer, in letters.
 const TEXT_MAX: usize = 200;
 /// Longest request.
-const REQUEST_MAX: u64 = 32;
+const REQUEST_MAX: u64 = 48;
 /// Longest answer, with late ones to earlier requests.
 const ANSWER_MAX: u64 = 1 << 20;
 
@@ -164,6 +210,11 @@ mod tests {
     use std::thread;
 
     use super::*;
+    use crate::rank_load::{Reach, SentTo};
+
+    fn ask(number: u64) -> ReportRequest {
+        ReportRequest { number, watch: None }
+    }
 
     fn report() -> RankReport {
         let wait = RankWait {
@@ -174,7 +225,15 @@ mod tests {
             ranks: vec![1, 3],
             is_any: true,
         };
-        RankReport { waits: vec![wait, RankWait::default()], notes: vec!["1 receive".into()] }
+        let sent =
+            SentTo { reach: Reach::Far, rank: 7, messages: 3, bytes: 1 << 40, ..SentTo::default() };
+        let load =
+            RankLoad { at_us: 9, samples: 4, posted: 2, sent: vec![sent], ..RankLoad::default() };
+        RankReport {
+            waits: vec![wait, RankWait::default()],
+            notes: vec!["1 receive".into()],
+            load: Some(load),
+        }
     }
 
     #[test]
@@ -191,7 +250,12 @@ mod tests {
             ranks: (0..99_999).collect(),
             ..RankWait::default()
         };
-        let all = RankReport { waits: vec![long; 999], notes: vec!["y".repeat(9999); 999] };
+        let sent = vec![SentTo { bytes: u64::MAX, ..SentTo::default() }; 9999];
+        let all = RankReport {
+            waits: vec![long; 999],
+            notes: vec!["y".repeat(9999); 999],
+            load: Some(RankLoad { sent, ..RankLoad::default() }),
+        };
         let text = all.text(1);
         assert!(text.len() < ANSWER_MAX as usize / 4, "{}", text.len());
         assert_eq!(RankReport::parse(&text).waits.len(), LINES_MAX);
@@ -200,10 +264,30 @@ mod tests {
     #[test]
     fn nonsense_is_left_out() {
         for text in ["", "wait", "wait\ta\tb", "note", "pony\tx", "\t\t\t\t\t\t\t\t"] {
+            assert_eq!(ReportRequest::parse(text), None, "{text}");
             assert_eq!(RankReport::parse(text), RankReport::default(), "{text}");
         }
         let odd = RankReport::parse("wait\ta\tb\tx\ty\t1,z,2\tc");
         assert_eq!((odd.waits[0].quiet_ms, &odd.waits[0].ranks[..]), (0, &[1, 2][..]));
+        for text in [
+            "load",
+            "load\tpony=1\tposted=x\t=\t",
+            "sent",
+            "sent\tnode\t1",
+            "sent\ta\t1\t1\t1\t1\t1",
+        ] {
+            assert_eq!(RankReport::parse(text).load, Some(RankLoad::default()), "{text}");
+        }
+    }
+
+    #[test]
+    fn requests_are_read_as_written() {
+        for watch in [None, Some(Duration::from_millis(2500))] {
+            let request = ReportRequest { number: 7, watch };
+            assert_eq!(ReportRequest::parse(&request.text()), Some(request));
+        }
+        assert_eq!(ReportRequest::parse("7 soon"), None);
+        assert_eq!(ReportRequest::parse("-7"), None);
     }
 
     #[test]
@@ -212,7 +296,7 @@ mod tests {
         let (given_up, has_given_up) = mpsc::channel();
         let server = thread::spawn(move || {
             let mut count = 0;
-            ReportSocket(theirs).serve(|| {
+            ReportSocket(theirs).serve(|_| {
                 count += 1;
                 if count == 1 {
                     has_given_up.recv().unwrap();
@@ -220,9 +304,9 @@ mod tests {
                 RankReport { notes: vec![count.to_string()], ..RankReport::default() }
             });
         });
-        assert_eq!(ask_rank(&ours, 1, Duration::from_millis(20)), None);
+        assert_eq!(ask_rank(&ours, ask(1), Duration::from_millis(20)), None);
         given_up.send(()).unwrap();
-        let second = ask_rank(&ours, 2, Duration::from_secs(20)).unwrap();
+        let second = ask_rank(&ours, ask(2), Duration::from_secs(20)).unwrap();
         assert_eq!(second.notes, ["2"]);
         drop(ours);
         server.join().unwrap();

@@ -9,6 +9,7 @@ mod contact;
 pub mod context;
 mod error;
 mod instance;
+mod load;
 mod log;
 mod modex;
 mod rails;

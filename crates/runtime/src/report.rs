@@ -1,5 +1,5 @@
 //! Answers the launcher's requests for a report: the calls in which threads of this rank wait, for whom, and what is
-//! unmatched.
+//! unmatched, or its load.
 //!
 //! A thread of its own answers, so it also does while the application computes. It sleeps until it is asked.
 
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, Once, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
 
-use boot::{RankReport, RankWait};
+use boot::{RankReport, RankWait, ReportRequest};
 use connect::PeerName;
 use engine::{PendingOp, Selector};
 use progress::{AwaitedThing, Worker};
@@ -16,6 +16,7 @@ use wire::PeerId;
 
 use crate::context;
 use crate::instance::Instance;
+use crate::load;
 
 /// Begins to answer for an instance, if the launcher asks for reports. A process that joins its job again answers by the
 /// same thread.
@@ -25,9 +26,9 @@ pub(crate) fn begin(instance: &Arc<Instance>) {
     let current = || CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
     *current() = Arc::downgrade(instance);
     let Some(socket) = instance.job().take_report_socket() else { return };
-    let reported = move || {
+    let reported = move |request: ReportRequest| {
         let instance = current().upgrade();
-        instance.map_or_else(RankReport::default, |instance| report(&instance))
+        instance.map_or_else(RankReport::default, |instance| report(&instance, request))
     };
     let answer = move || socket.serve(reported);
     THREAD.call_once(|| {
@@ -41,10 +42,13 @@ pub(crate) fn begin(instance: &Arc<Instance>) {
     });
 }
 
-fn report(instance: &Instance) -> RankReport {
-    let mut report = RankReport::default();
+fn report(instance: &Arc<Instance>, request: ReportRequest) -> RankReport {
+    let load = request.watch.map(|watch| load::of(instance, watch));
+    // Somebody who watches asks again soon.
+    let patience = if load.is_some() { BRIEF_PATIENCE } else { PATIENCE };
+    let mut report = RankReport { load, ..RankReport::default() };
     for vci in instance.all() {
-        for waiting in vci.waiting_threads(PATIENCE) {
+        for waiting in vci.waiting_threads(patience) {
             let (call, place) = waiting.call.unwrap_or_default();
             let name = |peer| instance.peer_name(peer);
             let things: Vec<Thing> =
@@ -186,6 +190,8 @@ fn message(
 
 /// Time that waiting threads have to say what they wait for.
 const PATIENCE: Duration = Duration::from_millis(250);
+/// The same for a report on the load, where a thread that does not sleep within this time counts as busy.
+const BRIEF_PATIENCE: Duration = Duration::from_millis(40);
 /// Things that a line lists.
 const LISTED: usize = 4;
 /// Stack of the thread.
