@@ -12,7 +12,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
-use boot::Secret;
+use boot::{ReportRequest, Secret};
 use rustix::process::Rlimit;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM};
 
@@ -170,11 +170,12 @@ impl Agent {
             }
             MessageKind::Report => {
                 self.child_agents.send_to_all(&message);
-                let number = String::from_utf8_lossy(&message.body).parse().unwrap_or(0);
+                let request = ReportRequest::parse(&String::from_utf8_lossy(&message.body));
+                let Some(request) = request else { return };
                 let ranks = self.ranks.iter();
                 let sockets = ranks.map(|(rank, one)| (*rank, one.group, Arc::clone(&one.reports)));
                 let out = Arc::clone(&self.out);
-                reports::collect(sockets.collect(), number, move |message| send(&out, message));
+                reports::collect(sockets.collect(), request, move |message| send(&out, message));
             }
             MessageKind::Listen => {
                 let token = Token::try_from(&message.body[..]);

@@ -70,7 +70,7 @@ pub(crate) enum MessageKind {
     Clock,
     /// From the agent: the processors that a rank may use, as text.
     Bound,
-    /// To the agent: ask the ranks for their reports; the body is the number of the request. From the agent: a rank's
+    /// To the agent: ask the ranks for their reports; the body is the request. From the agent: a rank's
     /// [`RankState`](crate::reports::RankState).
     Report,
     /// To the agent: a signal's number, for the ranks that handle or ignore it.

@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use boot::{RankReport, RankWait};
 
+use crate::reports::RankState;
+
 /// A rank in a report.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum RankView {
+pub enum RankView {
     /// It has ended.
     Ended,
     /// It does not answer: it has not called MPI_Init, or has left MPI.
@@ -15,6 +17,18 @@ pub(crate) enum RankView {
     Stopped,
     /// Its own report.
     Reported(RankReport),
+}
+
+impl RankView {
+    /// The view of a rank, from what its agent has learnt.
+    pub(crate) fn of(has_ended: bool, state: Option<&RankState>) -> Self {
+        match state {
+            _ if has_ended => Self::Ended,
+            Some(state) if state.is_stopped => Self::Stopped,
+            Some(RankState { answer: Some(text), .. }) => Self::Reported(RankReport::parse(text)),
+            Some(_) | None => Self::Silent,
+        }
+    }
 }
 
 /// Returns the text of a report on all ranks, with the names of their hosts.
@@ -267,7 +281,7 @@ mod tests {
             is_any,
             ..RankWait::default()
         };
-        RankView::Reported(RankReport { waits: vec![wait], notes: Vec::new() })
+        RankView::Reported(RankReport { waits: vec![wait], ..RankReport::default() })
     }
 
     fn free() -> RankView {

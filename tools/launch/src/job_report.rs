@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
+use crate::jobs::Question;
 use crate::reports::RankState;
 
 /// The report that is being made, and the facts about the job.
@@ -15,7 +16,9 @@ pub(crate) struct Reporting {
     pub since: Option<Instant>,
     pub answers: HashMap<u32, RankState>,
     /// Processes that have asked.
-    pub askers: Vec<UnixStream>,
+    pub askers: Vec<(Question, UnixStream)>,
+    /// Processes that have asked for something else meanwhile.
+    pub next: Vec<(Question, UnixStream)>,
     /// True if the report is printed.
     pub is_printed: bool,
     /// True if the job ends with the report, because its time is over.

@@ -13,6 +13,8 @@ use rustix::net::sockopt::socket_peercred;
 use rustix::process::getuid;
 use serde::{Deserialize, Serialize};
 
+use crate::hang::RankView;
+use crate::reports::RankState;
 use crate::system;
 
 /// A running job.
@@ -37,6 +39,44 @@ pub(crate) enum Question {
     Facts,
     /// The report on its ranks.
     Report,
+    /// The [`JobLoad`]; traffic is counted for this time.
+    Load(Duration),
+}
+
+/// Load of the ranks of a running job, as `mpiexec` answers.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct LoadAnswer {
+    pub facts: Option<JobFacts>,
+    pub ranks: Vec<RankAnswer>,
+}
+
+/// State of a rank in a [`LoadAnswer`].
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct RankAnswer {
+    pub host: String,
+    pub site: Option<String>,
+    pub has_ended: bool,
+    pub state: Option<RankState>,
+}
+
+/// Load of a running job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobLoad {
+    /// Facts about the job.
+    pub facts: JobFacts,
+    /// Its ranks.
+    pub ranks: Vec<RankEntry>,
+}
+
+/// A rank of a running job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RankEntry {
+    /// Name of its host.
+    pub host: String,
+    /// Name of its site, on a grid.
+    pub site: Option<String>,
+    /// Its state.
+    pub view: RankView,
 }
 
 /// Begins to answer questions on the socket of this process. A system without one has jobs that cannot be asked.
@@ -69,6 +109,10 @@ fn question(stream: &UnixStream) -> Option<Question> {
     match line.trim() {
         "facts" if may_ask => Some(Question::Facts),
         "report" if may_ask => Some(Question::Report),
+        line if may_ask => {
+            let watch = line.strip_prefix("load ")?.parse().ok()?;
+            Some(Question::Load(Duration::from_millis(watch)))
+        }
         _ => None,
     }
 }
@@ -89,12 +133,47 @@ pub fn list() -> Vec<JobFacts> {
 /// # Errors
 /// Fails if there is no such job, or it does not answer, with one line.
 pub fn report(job: u32) -> Result<String, String> {
-    ask(job, "report").map_err(|error| match error.kind() {
+    ask(job, "report").map_err(|error| refusal(job, &error))
+}
+
+/// Returns the load of a job, whose ranks count their traffic for `watch` from now on.
+///
+/// # Errors
+/// Fails if there is no such job, it does not answer, or its `mpiexec` knows no such question, with one line.
+pub fn load(job: u32, watch: Duration) -> Result<JobLoad, String> {
+    let text = ask(job, &format!("load {}", watch.as_millis())).map_err(|error| {
+        // An `mpiexec` that lives and does not know the question closes the connection.
+        match error.kind() == io::ErrorKind::UnexpectedEof && ask(job, "facts").is_ok() {
+            true => format!(
+                "job {job} runs under an mpiexec of another version, which cannot answer: `canele stack {job}` may"
+            ),
+            false => refusal(job, &error),
+        }
+    })?;
+    if text == BUSY {
+        return Err(format!("job {job}: {}", BUSY.trim_end()));
+    }
+    let answer = serde_json::from_str(&text).unwrap_or_default();
+    let LoadAnswer { facts: Some(facts), ranks } = answer else {
+        return Err(format!(
+            "job {job} runs under an mpiexec of another version: it answers otherwise"
+        ));
+    };
+    let entry = |answer: RankAnswer| RankEntry {
+        view: RankView::of(answer.has_ended, answer.state.as_ref()),
+        host: answer.host,
+        site: answer.site,
+    };
+    Ok(JobLoad { facts, ranks: ranks.into_iter().map(entry).collect() })
+}
+
+fn refusal(job: u32, error: &io::Error) -> String {
+    match error.kind() {
         io::ErrorKind::ConnectionRefused => {
             format!("no job {job} of this user runs here: `canele jobs` lists them")
         }
         _ => format!("job {job} does not answer: {error}"),
-    })
+    }
 }
 
 fn ask(job: u32, question: &str) -> io::Result<String> {
@@ -121,6 +200,8 @@ fn name_of(job: u32) -> String {
     format!("{PREFIX}{}-{job}", getuid().as_raw())
 }
 
+/// Answer to one asker too many.
+pub(crate) const BUSY: &str = "too many processes ask at the same time: try again\n";
 const PREFIX: &str = "canele-job-";
 /// Time that an asking process has for its question and to read the answer.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -128,7 +209,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 const QUESTION_MAX: u64 = 32;
 /// Longest answer.
-const ANSWER_MAX: u64 = 1 << 20;
+const ANSWER_MAX: u64 = 64 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -138,18 +219,42 @@ mod tests {
     fn a_job_is_listed_and_answers_its_user() {
         let own = std::process::id();
         assert!(report(own).unwrap_err().contains("canele jobs"));
+        assert!(super::load(own, PATIENCE).unwrap_err().contains("canele jobs"));
         listen(move |question, mut stream| {
             let facts =
                 JobFacts { job: own, ranks: 2, hosts: 1, seconds: 0, command: "./a b".into() };
             let text = match question {
                 Question::Facts => serde_json::to_string(&facts).unwrap(),
                 Question::Report => "all is well\n".to_owned(),
+                Question::Load(watch) if watch < PATIENCE => String::new(),
+                Question::Load(_) => {
+                    let state = RankState {
+                        answer: Some("load\tposted=3\n".into()),
+                        ..RankState::default()
+                    };
+                    let rank = |has_ended, state| RankAnswer {
+                        host: "a".into(),
+                        site: None,
+                        has_ended,
+                        state,
+                    };
+                    let ranks = vec![rank(false, Some(state)), rank(true, None)];
+                    serde_json::to_string(&LoadAnswer { facts: Some(facts), ranks }).unwrap()
+                }
             };
             stream.write_all(text.as_bytes()).is_ok()
         });
         assert_eq!(report(own).as_deref(), Ok("all is well\n"));
         assert!(list().iter().any(|job| job.job == own && job.command == "./a b"));
         assert!(ask(own, "pony").is_err());
+        assert!(ask(own, "load soon").is_err());
+        let load = super::load(own, PATIENCE).unwrap();
+        assert_eq!((load.facts.job, load.ranks.len()), (own, 2));
+        assert_eq!(load.ranks[1].view, RankView::Ended);
+        let RankView::Reported(answer) = &load.ranks[0].view else { panic!("{load:?}") };
+        assert_eq!(answer.load.as_ref().map(|load| load.posted), Some(3));
+        let other = super::load(own, Duration::ZERO).unwrap_err();
+        assert!(other.contains("another version"), "{other}");
         assert!(ask(own, &"x".repeat(999)).is_err());
         assert_eq!(report(own).as_deref(), Ok("all is well\n"), "it still answers");
     }

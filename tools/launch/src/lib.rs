@@ -63,7 +63,9 @@ mod usage;
 pub use agent::agent_main;
 pub use binding::Binding;
 pub use discovery::Discovery;
+
 pub use grid::{Gateway, Grid, GridError, Host, Network, Site};
+pub use hang::RankView;
 pub use options::Options;
 pub use profile::profile_table;
 pub use run::mpiexec_main;

@@ -1,4 +1,4 @@
-//! Reports of ranks on a job that hangs, as their agents collect them.
+//! Reports of ranks, as their agents collect them.
 
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use boot::RankReport;
+use boot::{RankReport, ReportRequest};
 use serde::{Deserialize, Serialize};
 
 use crate::channel::{Message, MessageKind};
@@ -37,13 +37,14 @@ pub(crate) fn pass(command: &mut Command, socket: &UnixStream) {
 /// Asks ranks at the same time, and sends what they answer.
 pub(crate) fn collect(
     ranks: Vec<(u32, u32, Arc<UnixStream>)>,
-    number: u64,
+    request: ReportRequest,
     send: impl Fn(&Message) + Clone + Send + 'static,
 ) {
+    let number = request.number;
     for (rank, process, socket) in ranks {
         let theirs = send.clone();
         let started = system::start_thread(move || {
-            let answer = boot::ask_rank(&socket, number, PATIENCE);
+            let answer = boot::ask_rank(&socket, request, PATIENCE);
             let answer = answer.map(|report: RankReport| report.text(number));
             let state = RankState { number, process, answer, is_stopped: is_stopped(process) };
             theirs(&message(rank, &state));

@@ -68,7 +68,7 @@ impl Tree {
             let mine = ranks.remove(&index).unwrap_or_default();
             let site = sites.get(index).copied().flatten();
             let is_child = site.is_some() && site == last_site;
-            let name = site.map_or(host.clone(), |site| format!("{host} of site {}", site.name));
+            let name = site.map_or(host.clone(), |site| format!("{host}{OF_SITE}{}", site.name));
             let used_site = site.filter(|site| used.contains(&site.name.as_str()));
             let mut gateways = Vec::new();
             if let (Some(grid), Some(site)) = (&options.grid, used_site) {
@@ -120,6 +120,14 @@ impl Tree {
         tree
     }
 }
+
+/// Returns the host, and the site if there is one, of a name in messages.
+pub(crate) fn host_and_site(name: &str) -> (&str, Option<&str>) {
+    name.split_once(OF_SITE).map_or((name, None), |(host, site)| (host, Some(site)))
+}
+
+/// Text between the host and its site in messages.
+const OF_SITE: &str = " of site ";
 
 /// Returns agents without ranks on the hosts of a command line without a grid.
 pub(crate) fn bare(options: &Options, here: &LaunchContext) -> Vec<Branch> {

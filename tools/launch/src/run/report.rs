@@ -4,42 +4,58 @@ use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use boot::RankReport;
+use boot::ReportRequest;
 
 use super::{Cause, Run};
 use crate::channel::{Message, MessageKind};
 use crate::hang::{self, RankView};
-use crate::jobs::{JobFacts, Question};
+use crate::jobs::{self, JobFacts, LoadAnswer, Question, RankAnswer};
 use crate::reports::RankState;
+use crate::tree;
 
 impl Run {
     /// Answers a question about the job.
     pub(super) fn answer(&mut self, question: Question, mut asker: UnixStream) {
         match question {
             Question::Facts => {
-                let facts = JobFacts {
-                    job: std::process::id(),
-                    ranks: self.ended.len(),
-                    hosts: self.map.len(),
-                    seconds: self.started.elapsed().as_secs(),
-                    command: self.reporting.command.clone(),
-                };
+                let text = serde_json::to_vec(&self.facts()).unwrap_or_default();
                 // An asker that has gone needs no answer.
-                let _ = asker.write_all(&serde_json::to_vec(&facts).unwrap_or_default());
+                let _ = asker.write_all(&text);
+            }
+            Question::Report | Question::Load(_)
+                if self.reporting.askers.len() + self.reporting.next.len() >= ASKERS_MAX =>
+            {
+                let _ = asker.write_all(jobs::BUSY.as_bytes());
             }
             Question::Report => {
-                if self.reporting.askers.len() < ASKERS_MAX {
-                    self.reporting.askers.push(asker);
-                }
-                self.begin_report();
+                self.reporting.askers.push((question, asker));
+                self.begin_report(None);
             }
+            // A report may lack the load; the load lacks nothing of a report.
+            Question::Load(_) if self.reporting.since.is_some() => {
+                self.reporting.next.push((question, asker));
+            }
+            Question::Load(watch) => {
+                self.reporting.askers.push((question, asker));
+                self.begin_report(Some(watch));
+            }
+        }
+    }
+
+    fn facts(&self) -> JobFacts {
+        JobFacts {
+            job: std::process::id(),
+            ranks: self.ended.len(),
+            hosts: self.map.len(),
+            seconds: self.started.elapsed().as_secs(),
+            command: self.reporting.command.clone(),
         }
     }
 
     /// Makes a report and prints it.
     pub(super) fn print_report(&mut self) {
         self.reporting.is_printed = true;
-        self.begin_report();
+        self.begin_report(None);
     }
 
     /// Makes a report, prints it, and ends the job, whose time is over.
@@ -49,13 +65,13 @@ impl Run {
     }
 
     /// Asks all ranks, unless answers are awaited already.
-    fn begin_report(&mut self) {
+    fn begin_report(&mut self, watch: Option<Duration>) {
         if self.reporting.since.is_none() {
             self.reporting.number += 1;
             self.reporting.since = Some(Instant::now());
             self.reporting.answers.clear();
-            let number = self.reporting.number.to_string();
-            self.send_to_all(&Message::new(MessageKind::Report, 0, number));
+            let request = ReportRequest { number: self.reporting.number, watch };
+            self.send_to_all(&Message::new(MessageKind::Report, 0, request.text()));
         }
     }
 
@@ -79,11 +95,16 @@ impl Run {
             return;
         }
         self.reporting.since = None;
-        let views: Vec<RankView> =
-            (0..self.ended.len() as u32).map(|rank| self.view(rank)).collect();
+        let views: Vec<RankView> = (0u32..)
+            .zip(&self.ended)
+            .map(|(rank, has_ended)| RankView::of(*has_ended, self.reporting.answers.get(&rank)))
+            .collect();
         let text = hang::text(&views, &self.hosts);
-        for mut asker in std::mem::take(&mut self.reporting.askers) {
-            let _ = asker.write_all(text.as_bytes());
+        for (question, mut asker) in std::mem::take(&mut self.reporting.askers) {
+            let _ = match question {
+                Question::Facts | Question::Report => asker.write_all(text.as_bytes()),
+                Question::Load(_) => asker.write_all(&self.load()),
+            };
         }
         if std::mem::take(&mut self.reporting.is_printed) {
             text.lines().for_each(|line| tell!("mpiexec: {line}"));
@@ -93,17 +114,24 @@ impl Run {
             tell!("mpiexec: the time given by {limit} is over; ending the job");
             self.end(124, Cause::First);
         }
+        for (question, asker) in std::mem::take(&mut self.reporting.next) {
+            self.answer(question, asker);
+        }
     }
 
-    fn view(&self, rank: u32) -> RankView {
-        match self.reporting.answers.get(&rank) {
-            _ if self.ended[rank as usize] => RankView::Ended,
-            Some(state) if state.is_stopped => RankView::Stopped,
-            Some(RankState { answer: Some(text), .. }) => {
-                RankView::Reported(RankReport::parse(text))
+    /// Returns the answer about the load of all ranks.
+    fn load(&self) -> Vec<u8> {
+        let ranks = (0u32..).zip(&self.hosts).map(|(rank, name)| {
+            let (host, site) = tree::host_and_site(name);
+            RankAnswer {
+                host: host.into(),
+                site: site.map(str::to_owned),
+                has_ended: self.ended[rank as usize],
+                state: self.reporting.answers.get(&rank).cloned(),
             }
-            Some(_) | None => RankView::Silent,
-        }
+        });
+        let answer = LoadAnswer { facts: Some(self.facts()), ranks: ranks.collect() };
+        serde_json::to_vec(&answer).unwrap_or_default()
     }
 }
 
