@@ -64,12 +64,12 @@ _canele() {
     )
     while (( CURRENT > 2 )); do
         case "$place $words[2]" in
-            'canele info' | 'canele jobs' | 'canele stack' | 'canele grid' | 'canele lab' | 'canele lab up' | 'canele lab run' | 'canele lab grid' | 'canele lab status' | 'canele lab set' | 'canele lab cut' | 'canele lab heal' | 'canele lab flow' | 'canele lab down' | 'canele profile' | 'canele tune' | 'canele bench' | 'canele bench clock' | 'canele bench pingpong' | 'canele bench burst' | 'canele bench oversubscribed' | 'canele bench cut' | 'canele bench behind' | 'canele bench queues' | 'canele bench modules' | 'canele bench rails' | 'canele bench overhead' | 'canele bench addressed' | 'canele bench express' | 'canele bench overlap' | 'canele bench progress' | 'canele bench reactivity' | 'canele bench threads' | 'canele bench offload' | 'canele bench idle' | 'canele bench wan' | 'canele bench slowstart' | 'canele bench coll' | 'canele bench torres' | 'canele bench pairs' | 'canele bench onesided' | 'canele bench gups' | 'canele bench nas' | 'canele bench ray2mesh' | 'canele bench simri' | 'canele bench io' | 'canele bench compare' | 'canele bench report') place="$place $words[2]"; shift words; (( CURRENT-- )) ;;
+            'canele info' | 'canele jobs' | 'canele stack' | 'canele top' | 'canele grid' | 'canele lab' | 'canele lab up' | 'canele lab run' | 'canele lab grid' | 'canele lab status' | 'canele lab set' | 'canele lab cut' | 'canele lab heal' | 'canele lab flow' | 'canele lab down' | 'canele profile' | 'canele tune' | 'canele bench' | 'canele bench clock' | 'canele bench pingpong' | 'canele bench burst' | 'canele bench oversubscribed' | 'canele bench cut' | 'canele bench behind' | 'canele bench queues' | 'canele bench modules' | 'canele bench rails' | 'canele bench overhead' | 'canele bench addressed' | 'canele bench express' | 'canele bench overlap' | 'canele bench progress' | 'canele bench reactivity' | 'canele bench threads' | 'canele bench offload' | 'canele bench idle' | 'canele bench wan' | 'canele bench slowstart' | 'canele bench coll' | 'canele bench torres' | 'canele bench pairs' | 'canele bench onesided' | 'canele bench gups' | 'canele bench nas' | 'canele bench ray2mesh' | 'canele bench simri' | 'canele bench io' | 'canele bench compare' | 'canele bench report') place="$place $words[2]"; shift words; (( CURRENT-- )) ;;
             *) break ;;
         esac
     done
     case $place in
-        'canele') commands=('info:Print settings, the cost of links, how ranks wait, or the plan of a collective' 'jobs:List the running jobs of this user on this machine' 'stack:Print the calls in which the ranks of a job wait, for whom, and deadlocks among them' 'grid:Find sites by measuring round trips between hosts' 'lab:Emulate sites and nodes on this machine' 'profile:Print the table of a file that mpiexec -profile has written' 'tune:Measure the algorithms of collectives, and write a table of the fastest' 'bench:Measure Canele, other MPIs and raw TCP') specs=($set0 
+        'canele') commands=('info:Print settings, the cost of links, how ranks wait, or the plan of a collective' 'jobs:List the running jobs of this user on this machine' 'stack:Print the calls in which the ranks of a job wait, for whom, and deadlocks among them' 'top:Show what the ranks of a job do, how much they send, and their queues' 'grid:Find sites by measuring round trips between hosts' 'lab:Emulate sites and nodes on this machine' 'profile:Print the table of a file that mpiexec -profile has written' 'tune:Measure the algorithms of collectives, and write a table of the fastest' 'bench:Measure Canele, other MPIs and raw TCP') specs=($set0 
             '*--version[Print version]'
             '*-V[Print version]') ;;
         'canele info') specs=($set0 
@@ -84,6 +84,11 @@ _canele() {
         'canele jobs') specs=($set0 ) ;;
         'canele stack') specs=($set0 
             ':job:_files') ;;
+        'canele top') specs=($set0 
+            ':job:_files'
+            '*--json[Print one JSON object per interval, each on a line]'
+            '*--interval[Length of an interval in seconds, from 0.1 to 3600]:interval:_files'
+            '*--count[End after so many intervals \[default\: 1 for a table without a terminal\]]:count:_files') ;;
         'canele grid') specs=($set0 
             '*--hosts[Hosts, such as a,b\:2,c; numbers of ranks are written to the file]:hosts:_files'
             '*--launcher-exec[Start agents by the command CMD HOST AGENT \[default\: ssh\]]:launcher_exec:_files'

@@ -39,12 +39,17 @@ pub(crate) fn stack(arguments: &StackArguments) -> ExitCode {
     }
 }
 
-fn only_job() -> Result<u32, String> {
+/// Returns the number of the only job that runs.
+pub(crate) fn only_job() -> Result<u32, String> {
     match jobs::list()[..] {
         [] => Err("no job of this user runs here".into()),
         [ref only] => Ok(only.job),
         ref several => {
-            Err(format!("{} jobs run here: name one, as `canele jobs` lists them", several.len()))
+            let first: Vec<String> =
+                several.iter().take(NAMED_MAX).map(|one| one.job.to_string()).collect();
+            let more = if several.len() > NAMED_MAX { ", and more" } else { "" };
+            let numbers = first.join(", ");
+            Err(format!("jobs {numbers}{more} run here: name one, as `canele jobs` lists them"))
         }
     }
 }
@@ -56,3 +61,6 @@ fn print(text: &str) -> ExitCode {
         Err(_) => ExitCode::FAILURE,
     }
 }
+
+/// Maximum number of jobs that a refusal names.
+const NAMED_MAX: usize = 8;

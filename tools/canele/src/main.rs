@@ -10,6 +10,7 @@ mod page_tests;
 mod plan;
 mod progress_report;
 mod system_report;
+mod top;
 mod units;
 
 use std::io::{self, Write as _};
@@ -35,6 +36,8 @@ enum CaneleCommand {
     Jobs,
     /// Print the calls in which the ranks of a job wait, for whom, and deadlocks among them
     Stack(jobs::StackArguments),
+    /// Show what the ranks of a job do, how much they send, and their queues
+    Top(top::TopArguments),
     /// Find sites by measuring round trips between hosts
     Grid(grid::Arguments),
     /// Emulate sites and nodes on this machine
@@ -68,6 +71,7 @@ fn main() -> ExitCode {
         CaneleCommand::Info(arguments) => info::run(&arguments),
         CaneleCommand::Jobs => jobs::list(),
         CaneleCommand::Stack(arguments) => jobs::stack(&arguments),
+        CaneleCommand::Top(arguments) => top::run(&arguments),
         CaneleCommand::Grid(arguments) => grid::run(&arguments),
         CaneleCommand::Lab(arguments) => lab::run(arguments),
         CaneleCommand::Profile(arguments) => profile(&arguments),
