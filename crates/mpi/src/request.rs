@@ -622,11 +622,18 @@ fn already_active() -> Error {
 pub fn cancel(process: &Process, handle: Handle) -> Result<()> {
     let find =
         |requests: &mut Objects<StoredRequest>| Ok(requests.find(handle)?.request.cancellable());
-    // A matched receive continues, and so does a matched send. This process answers its own retraction within the call, for
+    // A matched receive continues, and so does a matched send. This process handles its own retraction within the call, for
     // programs test such a request once.
+    let own = process.peer(process.rank());
     act_on(process, handle, "cancelled", find, |progress, op| {
-        progress.submit(|worker| worker.engine.submit_cancel(op));
-        progress.test(|_| ());
+        let flush = progress.submit(|worker| {
+            worker.engine.submit_cancel(op);
+            let asked = worker.engine.asked_to_drop(op);
+            asked.filter(|_| asked == own).map(|peer| worker.engine.submit_flush(peer))
+        });
+        if let Some(flush) = flush {
+            progress.wait(|worker| worker.take_or_await(flush));
+        }
     })
 }
 

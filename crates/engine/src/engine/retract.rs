@@ -47,6 +47,13 @@ impl Engine {
         is_cancelled
     }
 
+    /// The peer that was asked to drop a message, and has not answered.
+    pub fn asked_to_drop(&self, op: OpId) -> Option<PeerId> {
+        let found = self.ops.find(op)?;
+        let is_asked = |send: &SendState| send.awaiting && send.fate == SendFate::Retracted;
+        matches!(&found.state, OpState::Send(send) if is_asked(send)).then_some(found.peer)?
+    }
+
     /// Withdraws a message that has not left; true if it had not. Retracts one whose sender waits for the match.
     fn cancel_send(&mut self, op: OpId, peer: PeerId, send: SendState) -> bool {
         let Head::Matched(envelope) = send.head else { return false };
