@@ -29,6 +29,32 @@ for entry in (ours, tcp):
         assert read["samples"] >= 3
 assert report["environment"]["cores"] >= 1
 PYTHON
+# An interrupted run is taken up after its last turn. Nothing is measured again, and nothing of another command is mixed in.
+asked=(bench pingpong --place shm --seconds 0.1 --sizes 8 --rounds 6 --output "$work")
+timeout 120 "$canele" "${asked[@]}" >table 2>progress &
+running=$!
+for ((turn = 0; turn < 600; turn++)); do
+    ! grep -q 'round 2 of 6 is over; some .* are left' progress || break
+    sleep 0.05
+done
+kill $running
+if wait $running; then false; fi
+grep -q '^canele bench: interrupted; add --continue to the command' progress
+kept=$(grep -c '^pingpong shm Canele' progress)
+if timeout 60 "$canele" bench burst --output "$work" --continue 2>progress; then false; fi
+grep -q "unfinished is of another command: canele ${asked[*]}$" progress
+timeout 120 "$canele" "${asked[@]}" --continue >table 2>progress
+[ "$(grep -c '^pingpong shm Canele' progress)" -le $((7 - kept)) ]
+[ ! -e unfinished ]
+grep -q ', continued 20' table
+python3 - "$work/pingpong-shm.json" <<'PYTHON'
+import json, sys
+report = json.load(open(sys.argv[1]))
+assert [len(entry["rounds"]) for entry in report["entries"]] == [6, 6], report["entries"]
+assert len(report["environment"]["continued"]) == 1
+PYTHON
+if timeout 60 "$canele" "${asked[@]}" --continue 2>progress; then false; fi
+grep -q 'unfinished is missing: no run was interrupted' progress
 timeout 120 "$canele" bench burst --seconds 0.01 --messages 100 --sizes 8 --output "$work" >table 2>progress
 grep -q ' 8 B' table
 timeout 120 "$canele" bench oversubscribed --ranks 2,3 --seconds 0.01 --output "$work" >table 2>progress

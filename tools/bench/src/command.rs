@@ -1,25 +1,22 @@
 //! `canele bench`.
 
-use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::str::FromStr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches, Subcommand};
 
 use crate::instrument::{Description, Instrument, Workload};
 use crate::library::{LibraryKind, Variant};
+use crate::planned::Plan;
 use crate::programs::Programs;
 use crate::record::Clock;
-use crate::report::{By, Document, Report};
-use crate::run::{Interruption, about, run as run_command, tell};
-use crate::runner::{Places, Plan, check, measure};
+use crate::report::By;
+use crate::run::{Interruption, run as run_command, say, tell};
 use crate::scenario::{Crossing, Place, Surroundings};
-use crate::sweep::{self, Sweep};
-use crate::testbed::Testbeds;
-use crate::{page, paths, plot, table};
+use crate::series::{self, SeriesOptions};
+use crate::{page, paths, sweep};
 
 /// Measure Canele, other MPIs and raw TCP
 #[derive(Debug, Args)]
@@ -118,6 +115,9 @@ struct Common {
     /// Folder of results, tables and plots
     #[arg(long, help_heading = OUTPUT, default_value = "build/bench")]
     output: PathBuf,
+    /// Take up an interrupted run of the same command after its last turn
+    #[arg(long = "continue", help_heading = OUTPUT)]
+    continues: bool,
 }
 
 /// Options of every benchmark.
@@ -303,7 +303,7 @@ pub fn run(arguments: BenchArguments) -> ExitCode {
         BenchCommand::Instrument(asked) => alone(*asked),
         BenchCommand::OverheadPair(options) => paths::run(&paths::OVERHEAD, &options),
         BenchCommand::AddressedPair(options) => paths::run(&paths::ADDRESSED, &options),
-        BenchCommand::Compare(options) => compare(&options),
+        BenchCommand::Compare(options) => compare(*options),
         BenchCommand::Report(options) => page::write(&options).and_then(|text| say(&text)),
     };
     match result {
@@ -357,11 +357,11 @@ fn alone(asked: InstrumentOptions) -> Result<(), String> {
     let workloads = [workload].into_iter().chain(then);
     let plan = |workload| plan(workload, place, options.peers.is_some(), &options.common);
     let plans = workloads.map(plan).collect::<Result<Vec<Plan>, String>>()?;
-    measure_all(&plans, &options.common, &options.peers.unwrap_or_default())
+    measure_all(&plans, options.common, options.peers.unwrap_or_default())
 }
 
 /// Canele beside its peers.
-fn compare(options: &CompareOptions) -> Result<(), String> {
+fn compare(options: CompareOptions) -> Result<(), String> {
     let plan = |subject: &Subject| {
         let Subject { instrument, place } = *subject;
         let mut workload = options.common.workload(instrument);
@@ -378,7 +378,7 @@ fn compare(options: &CompareOptions) -> Result<(), String> {
         plan(workload, place, true, &options.common)
     };
     let plans = options.what.iter().map(plan).collect::<Result<Vec<Plan>, String>>()?;
-    measure_all(&plans, &options.common, &options.peers)
+    measure_all(&plans, options.common, options.peers)
 }
 
 fn plan(
@@ -467,143 +467,19 @@ fn plan(
     Ok(plan)
 }
 
-/// Measures plan by plan; each is printed and written as soon as it is there.
-fn measure_all(plans: &[Plan], common: &Common, peers: &Path) -> Result<(), String> {
-    let own = std::env::current_exe().map_err(|error| format!("own path: {error}"))?;
-    let prefix = match &common.prefix {
-        Some(prefix) => absolute(prefix)?,
-        None => own.ancestors().nth(2).unwrap_or(Path::new("/")).to_path_buf(),
-    };
-    let places = Places { prefix, peers: absolute(peers)? };
-    let folder = absolute(&common.output.join("programs"))?;
-    let programs = Programs::new(&folder, &places.prefix).map_err(|error| error.to_string())?;
-    let interruption = Interruption::watch().map_err(|error| error.to_string())?;
-    let mut testbeds = Testbeds::new(&own, common.lab.clone());
-    let mut failures = Vec::new();
-    check(plans, &places, &testbeds).map_err(|error| error.to_string())?;
+/// Measures these plans over the links that were asked for.
+fn measure_all(plans: &[Plan], common: Common, peers: PathBuf) -> Result<(), String> {
     let crossings = common.crossings();
-    let started = Instant::now();
-    let asked = asked(plans, &crossings);
-    let raising = RAISING * if common.lab.is_none() { labs(&asked) } else { 0 };
-    let all: Duration = asked.iter().flatten().map(|plan| plan.estimate(&places)).sum();
-    let all = about(raising + all);
-    match crossings.len() {
-        0 | 1 => tell(&format!("canele bench: some {all}")),
-        links => tell(&format!("canele bench: {links} links in turn, some {all} in all")),
-    }
-    for plans in &asked {
-        let mut sweep: Option<Sweep> = None;
-        let mut text = String::new();
-        for (index, plan) in plans.iter().enumerate() {
-            if let (Some(crossing), 2..) = (plan.surroundings.crossing, plans.len()) {
-                let (number, links, title) = (index + 1, plans.len(), crossing.title());
-                let passed = about(started.elapsed());
-                tell(&format!(
-                    "canele bench: link {number} of {links}: {title}; {passed} of some {all} passed"
-                ));
-            }
-            let report = measure(plan, &places, &programs, &mut testbeds, &interruption)
-                .map_err(|error| error.to_string())?;
-            let ours = report.entries.iter().filter(|entry| entry.library == LibraryKind::Canele);
-            failures.extend(ours.filter_map(|entry| entry.failure.clone()));
-            if plans.len() < 2 {
-                text =
-                    written(&table::render(&report), &write(&report, common.by, &common.output)?);
-                continue;
-            }
-            // What is measured is written though a later link cannot be.
-            match &mut sweep {
-                Some(sweep) => sweep.push(report),
-                None => sweep = Some(Sweep::new(report)),
-            }
-            if let Some(sweep) = &sweep {
-                let paths = write_sweep(sweep, common.by, &common.output)?;
-                text = written(&table::render_sweep(sweep), &paths);
-            }
-        }
-        say(&text)?;
-    }
-    tell(&format!("canele bench: took {}", about(started.elapsed())));
-    match failures.first() {
-        Some(reason) => Err(format!("Canele failed: {reason}")),
-        None => Ok(()),
-    }
-}
-
-/// Each plan over each of the links.
-fn asked(plans: &[Plan], crossings: &[Crossing]) -> Vec<Vec<Plan>> {
-    let over = |plan: &Plan, crossing: &Crossing| {
-        let surroundings = Surroundings { crossing: Some(*crossing), ..plan.surroundings };
-        Plan { surroundings, ..plan.clone() }
-    };
-    let over_all = |plan: &Plan| match crossings {
-        [] => vec![plan.clone()],
-        _ => crossings.iter().map(|crossing| over(plan, crossing)).collect(),
-    };
-    plans.iter().map(over_all).collect()
-}
-
-/// A table, and where it is.
-fn written(table: &str, paths: &[PathBuf]) -> String {
-    let paths: String = paths.iter().map(|path| format!("{}\n", path.display())).collect();
-    format!("\n{table}\n{paths}")
-}
-
-/// Number of labs that these plans raise, one after the other.
-fn labs(plans: &[Vec<Plan>]) -> u32 {
-    let raises = |plan: &&Plan| plan.place != Place::Shm;
-    let mut specs: Vec<_> =
-        plans.iter().flatten().filter(raises).map(|plan| plan.needs().spec("")).collect();
-    specs.dedup();
-    specs.len() as u32
-}
-
-/// Prints to the standard output, which may be closed or full.
-pub(crate) fn say(text: &str) -> Result<(), String> {
-    writeln!(std::io::stdout(), "{text}").map_err(|error| format!("standard output: {error}"))
-}
-
-/// Writes the document, the table and the plots.
-fn write(report: &Report, by: By, folder: &Path) -> Result<Vec<PathBuf>, String> {
-    let document = Document { report, rows: report.rows() };
-    let mut paths = write_words(&document, &table::render(report), &report.stem(), folder)?;
-    paths.extend(plot::draw(report, by, folder).map_err(|error| error.to_string())?);
-    Ok(paths)
-}
-
-/// The same of a sweep.
-fn write_sweep(sweep: &Sweep, by: By, folder: &Path) -> Result<Vec<PathBuf>, String> {
-    let table = table::render_sweep(sweep);
-    let mut paths = write_words(&sweep.documents(), &table, &sweep.stem(), folder)?;
-    paths.extend(plot::draw_sweep(sweep, by, folder).map_err(|error| error.to_string())?);
-    Ok(paths)
-}
-
-fn write_words(
-    document: &impl serde::Serialize,
-    table: &str,
-    stem: &str,
-    folder: &Path,
-) -> Result<Vec<PathBuf>, String> {
-    let json = serde_json::to_string_pretty(document).map_err(|error| error.to_string())?;
-    let mut paths = Vec::new();
-    for (ending, text) in [("json", json.as_str()), ("txt", table)] {
-        let path = folder.join(format!("{stem}.{ending}"));
-        fs::write(&path, text).map_err(|error| format!("write {}: {error}", path.display()))?;
-        paths.push(path);
-    }
-    Ok(paths)
-}
-
-fn absolute(path: &Path) -> Result<PathBuf, String> {
-    if path.as_os_str().is_empty() {
-        return Ok(PathBuf::new());
-    }
-    std::path::absolute(path).map_err(|error| format!("{}: {error}", path.display()))
+    let Common { prefix, lab, by, output, continues, .. } = common;
+    let words = std::env::args().skip(1).filter(|word| word != CONTINUE).collect();
+    let options = SeriesOptions { prefix, peers, lab, crossings, by, output, words, continues };
+    series::measure(plans, options)
 }
 
 /// The flag of a thorough run; some instruments have lists of long messages.
 const THOROUGH: &str = "thorough";
+/// The option that takes up an interrupted run.
+const CONTINUE: &str = "--continue";
 /// Rounds of a comparison if nothing is asked.
 const COMPARING_ROUNDS: u32 = 5;
 /// And of a quick one.
@@ -612,8 +488,6 @@ const QUICK_ROUNDS: u32 = 2;
 const WHOLE_SECONDS: f64 = 0.2;
 /// And in a quick trial.
 const QUICK_SECONDS: f64 = 0.02;
-/// Approximate time to create a lab and measure its links.
-const RAISING: Duration = Duration::from_secs(15);
 /// Longest computation or silence of a quick trial.
 const QUICK_MOST_S: u64 = 40;
 
@@ -622,7 +496,8 @@ mod tests {
     use clap::{CommandFactory, Parser};
 
     use super::*;
-    use crate::report::tests::sample;
+    use crate::runner::Places;
+    use crate::series::asked;
 
     #[derive(Debug, Parser)]
     struct Wrapped {
@@ -762,24 +637,6 @@ mod tests {
         let planned = plan(workload, Place::Wan, false, &options.common).unwrap();
         let usual = asked(&[planned], &options.common.crossings());
         assert_eq!(usual[0][0].surroundings, Surroundings::default());
-    }
-
-    #[test]
-    fn a_sweep_is_written_with_its_table_and_plots() {
-        let folder = tempfile::tempdir().unwrap();
-        let paths = write_sweep(&sweep::tests::sweep(), By::Median, folder.path()).unwrap();
-        assert_eq!(paths.len(), 4);
-        assert!(paths.iter().all(|path| path.metadata().unwrap().len() > 0));
-    }
-
-    #[test]
-    fn a_report_is_written_with_its_table_and_plots() {
-        let folder = tempfile::tempdir().unwrap();
-        let paths = write(&sample(), By::Median, folder.path()).unwrap();
-        let endings: Vec<_> =
-            paths.iter().map(|path| path.extension().unwrap().to_str().unwrap()).collect();
-        assert_eq!(endings, ["json", "txt", "svg", "png"]);
-        assert!(paths.iter().all(|path| path.metadata().unwrap().len() > 0));
     }
 
     #[test]

@@ -22,6 +22,9 @@ pub struct Environment {
     pub load_after: f64,
     /// The version of this tool.
     pub version: String,
+    /// Dates at which an interrupted measurement was taken up.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub continued: Vec<String>,
 }
 
 impl Environment {
@@ -29,7 +32,7 @@ impl Environment {
     pub fn now() -> Self {
         let load = load();
         Self {
-            date: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
+            date: date(),
             kernel: format!(
                 "{} {}",
                 first_line("/proc/sys/kernel/ostype"),
@@ -40,13 +43,29 @@ impl Environment {
             load_before: load,
             load_after: load,
             version: env!("CARGO_PKG_VERSION").into(),
+            continued: Vec::new(),
         }
+    }
+
+    /// Notes that an interrupted measurement is taken up.
+    pub fn go_on(&mut self) {
+        self.continued.push(date());
+    }
+
+    /// Returns the date, and those at which it was taken up.
+    pub fn when(&self) -> String {
+        let continued = self.continued.iter().map(|date| format!(", continued {date}"));
+        format!("{}{}", self.date, continued.collect::<String>())
     }
 
     /// Notes the load at the end.
     pub fn end(&mut self) {
         self.load_after = load();
     }
+}
+
+fn date() -> String {
+    humantime::format_rfc3339_seconds(SystemTime::now()).to_string()
 }
 
 fn load() -> f64 {

@@ -5,9 +5,10 @@ use std::thread::available_parallelism;
 use std::time::Duration;
 
 use crate::library::Library;
+use crate::planned::Plan;
 use crate::programs;
 use crate::report::Entry;
-use crate::runner::{Places, Plan};
+use crate::runner::Places;
 use crate::scenario::IdealLink;
 
 impl Plan {

@@ -148,7 +148,7 @@ fn note(report: &Report, by: By) -> String {
             By::Least => "least disturbed of",
         },
         report.rounds,
-        environment.date,
+        environment.when(),
         environment.load_before,
         environment.load_after,
     )

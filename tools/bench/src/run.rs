@@ -165,6 +165,11 @@ pub fn tell(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
+/// Prints to the standard output, which may be closed or full.
+pub fn say(text: &str) -> Result<(), String> {
+    writeln!(std::io::stdout(), "{text}").map_err(|error| format!("standard output: {error}"))
+}
+
 /// A time for people.
 pub fn about(time: Duration) -> String {
     match time.as_secs_f64() {

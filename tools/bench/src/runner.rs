@@ -4,92 +4,21 @@
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use lab::{Lab, Stream};
 
 use crate::environment::Environment;
-use crate::instrument::Workload;
+use crate::kept::Kept;
 use crate::launch::{Launch, Testbed};
 use crate::library::{Absence, Library, LibraryKind, Variant};
+use crate::planned::Plan;
 use crate::programs::{ProgramError, Programs};
 use crate::record::{Description, Measurement, Missing, RecordLine};
 use crate::report::{CROSSING_BYTES, CROSSING_PACKETS, Entry, Report};
 use crate::run::{Guarded, Interruption, RunError, about, run, tell};
-use crate::scenario::{IdealLink, Place, Surroundings};
-use crate::testbed::{Needs, Prepared, TestbedError, Testbeds, Weather};
-
-/// Plan of a measurement.
-#[derive(Clone, Debug)]
-pub struct Plan {
-    /// Workload.
-    pub workload: Workload,
-    /// Place.
-    pub place: Place,
-    /// Conditions.
-    pub surroundings: Surroundings,
-    /// Libraries, with plain TCP if it can do the same.
-    pub kinds: Vec<LibraryKind>,
-    /// Settings of Canele, each measured beside the others; empty for the default settings.
-    pub variants: Vec<Variant>,
-    /// True if each peer is also measured with its settings for long links.
-    pub tuned: bool,
-    /// Number of turns of each library.
-    pub rounds: u32,
-    /// Time per size in each round.
-    pub seconds: f64,
-    /// Number of nodes per site in a lab that is created.
-    pub nodes: u32,
-    /// Pairs of sites in it with round trips of their own.
-    pub pairs: Vec<lab::Pair>,
-}
-
-impl Plan {
-    /// Returns the requested link; none if it is the lab's.
-    fn link(&self) -> Option<IdealLink> {
-        self.surroundings.crossing?;
-        IdealLink::of(self.place, &self.needs().spec(""))
-    }
-
-    /// Returns the lab that the plan needs.
-    pub fn needs(&self) -> Needs {
-        let Surroundings { crossing, sites, .. } = self.surroundings;
-        Needs {
-            nics: self.workload.description().nics,
-            nodes: self.nodes,
-            sites: sites.unwrap_or(lab::Spec::default().sites),
-            crossing: crossing.unwrap_or_default(),
-            pairs: self.pairs.clone(),
-        }
-    }
-
-    /// Returns the entries to measure.
-    pub fn entries(&self) -> Vec<Entry> {
-        let of = |kind: &LibraryKind| -> Vec<Entry> {
-            match kind {
-                LibraryKind::Canele if !self.variants.is_empty() => {
-                    let variants = self.variants.iter().cloned();
-                    variants.map(|variant| Entry::new(LibraryKind::Canele, Some(variant))).collect()
-                }
-                LibraryKind::RawTcp => {
-                    let mut relayed: Vec<Variant> =
-                        self.variants.iter().filter_map(Variant::relayed).collect();
-                    relayed.sort_by_key(Variant::gateways);
-                    relayed.dedup_by_key(|variant| variant.gateways());
-                    let relayed =
-                        relayed.into_iter().map(|variant| Entry::new(*kind, Some(variant)));
-                    std::iter::once(Entry::new(*kind, None)).chain(relayed).collect()
-                }
-                _ => {
-                    let tuned = Variant::tuned(*kind).filter(|_| self.tuned);
-                    let tuned = tuned.map(|variant| Entry::new(*kind, Some(variant)));
-                    std::iter::once(Entry::new(*kind, None)).chain(tuned).collect()
-                }
-            }
-        };
-        self.kinds.iter().flat_map(of).collect()
-    }
-}
+use crate::scenario::{Place, Surroundings};
+use crate::testbed::{Prepared, TestbedError, Testbeds, Weather};
 
 /// Folders of the libraries.
 #[derive(Clone, Debug)]
@@ -130,7 +59,18 @@ pub fn check(plans: &[Plan], places: &Places, testbeds: &Testbeds) -> Result<(),
     if needs_lab { Ok(testbeds.check()?) } else { Ok(()) }
 }
 
-/// Measures as planned. The report names the reason for each library that cannot be measured here.
+/// A plan's place among those of a command.
+pub struct Turns<'a> {
+    /// Reports that an interruption leaves.
+    pub kept: &'a mut Kept,
+    /// Number of the plan.
+    pub number: usize,
+    /// Estimate for the plans behind it.
+    pub later: Duration,
+}
+
+/// Measures as planned, without the turns that are kept already. The report names the reason for each library that
+/// cannot be measured here.
 ///
 /// # Errors
 /// Fails if the testbed is missing, or on interruption.
@@ -140,60 +80,73 @@ pub fn measure(
     programs: &Programs,
     testbeds: &mut Testbeds,
     interruption: &Interruption,
+    turns: Turns<'_>,
 ) -> Result<Report, RunnerError> {
+    let Turns { kept, number, later } = turns;
     let prepared = testbeds.prepare(plan.place, plan.needs(), programs, interruption)?;
     let Surroundings { loss, beside, .. } = plan.surroundings;
     let weather = prepared.lab.as_ref().filter(|_| loss > 0.0);
     let weather = weather.map(|lab| Weather::bad(lab, loss)).transpose();
     let _weather = weather.map_err(TestbedError::Weather)?;
     let _busy = busy(beside, programs)?;
-    let mut environment = Environment::now();
-    let mut entries = plan.entries();
+    let (mut report, done) = match kept.begun(number) {
+        Some((mut report, done)) => {
+            report.environment.go_on();
+            (report, done)
+        }
+        None => (empty(plan, &prepared), 0),
+    };
     let mut stations = Vec::new();
-    for entry in &mut entries {
-        match Station::new(entry, plan, places, programs, &prepared) {
-            Ok(station) => {
-                entry.command = station.line();
-                stations.push(Some(station));
-            }
+    // A library that has failed is not tried again.
+    for entry in &mut report.entries {
+        let station =
+            entry.failure.is_none().then(|| Station::new(entry, plan, places, programs, &prepared));
+        stations.push(match station.transpose() {
+            Ok(station) => station,
             Err(reason) => {
                 tell(&format!("{}: {reason}", entry.name()));
                 entry.failure = Some(reason);
-                stations.push(None);
+                None
             }
+        });
+        if let Some(Some(station)) = stations.last() {
+            entry.command = station.line();
         }
     }
-    let begun = Instant::now();
-    for round in 0..plan.rounds as usize {
-        for turn in 0..entries.len() {
-            let index = (turn + round) % entries.len();
-            let (entry, Some(station)) = (&mut entries[index], &stations[index]) else { continue };
-            if entry.failure.is_none() {
-                let printed = format!("round {} of {}", round + 1, plan.rounds);
-                take_turn(entry, station, plan, &printed, interruption)?;
-            }
+    let (begun, libraries) = (Instant::now(), stations.len());
+    for turn in done as usize..plan.turns() as usize {
+        let (round, place) = (turn / libraries, turn % libraries);
+        let index = (place + round) % libraries;
+        let entry = &mut report.entries[index];
+        if let (Some(station), None) = (&stations[index], &entry.failure) {
+            let printed = format!("round {} of {}", round + 1, plan.rounds);
+            take_turn(entry, station, plan, &printed, interruption)?;
         }
-        let (done, left) = (round as u32 + 1, plan.rounds - round as u32 - 1);
-        if left > 0 {
-            let left = about(begun.elapsed() / done * left);
-            tell(&format!(
-                "canele bench: round {done} of {} is over; some {left} are left",
-                plan.rounds
-            ));
+        report.environment.end();
+        kept.keep(number, &report, turn as u32 + 1);
+        let (now, left) = (turn as u32 + 1 - done, plan.turns() - turn as u32 - 1);
+        if place + 1 == libraries && left > 0 {
+            let left = about(begun.elapsed() / now * left + later);
+            let (round, rounds) = (round + 1, plan.rounds);
+            tell(&format!("canele bench: round {round} of {rounds} is over; some {left} are left"));
         }
     }
-    environment.end();
-    Ok(Report {
-        environment,
+    Ok(report)
+}
+
+/// The report of a plan before its first turn.
+fn empty(plan: &Plan, prepared: &Prepared) -> Report {
+    Report {
+        environment: Environment::now(),
         workload: plan.workload.clone(),
         place: plan.place,
         surroundings: plan.surroundings,
         rounds: plan.rounds,
         seconds_per_size: plan.seconds,
         link: prepared.link,
-        lab: prepared.check,
-        entries,
-    })
+        lab: prepared.check.clone(),
+        entries: plan.entries(),
+    }
 }
 
 /// Starts programs that only compute.
@@ -661,7 +614,7 @@ const CLOCK_TOLERANCE: f64 = 0.01;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::instrument::Instrument;
+    use crate::instrument::{Instrument, Workload};
 
     #[test]
     fn ranks_are_spread_over_the_ends_or_over_no_more_nodes_than_there_are_ranks() {

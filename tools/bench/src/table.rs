@@ -139,7 +139,7 @@ fn heading(report: &Report, title: &str) -> String {
     };
     let mut text = format!(
         "{title}; {turns}\n{}; {} cores, {}, {}; load {:.1} to {:.1}\n",
-        environment.date,
+        environment.when(),
         environment.cores,
         environment.processor,
         environment.kernel,

@@ -12,10 +12,9 @@ use clap::Args;
 use plan::{Algorithm, Call, Operands, Operation, Topology};
 use serde::Deserialize;
 
-use crate::command::say;
 use crate::library::{Library, LibraryKind};
 use crate::programs::Programs;
-use crate::run::{Interruption, run as run_command, tell};
+use crate::run::{Interruption, run as run_command, say, tell};
 use crate::scenario::{size, size_text};
 use crate::statistics::Across;
 

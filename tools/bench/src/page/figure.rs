@@ -99,7 +99,7 @@ impl Figure {
         let environment = &report.environment;
         let machine = format!(
             "{}; {} cores, {}, {}; load {} to {}; {} rounds, the libraries in turn",
-            environment.date,
+            environment.when(),
             environment.cores,
             environment.processor,
             environment.kernel,
