@@ -37,6 +37,7 @@ _canele() {
             '*--by[Statistic over rounds in plots]:by:_files'
             '*--prefix[Folder of the installed Canele \[default\: that of this command\]]:prefix:_files'
             '*--output[Folder of results, tables and plots]:output:_files'
+            '*--continue[Take up an interrupted run of the same command after its last turn]'
             '*--help[Print help]'
     )
     local -a set4=(
@@ -60,6 +61,7 @@ _canele() {
             '*--by[Statistic over rounds in plots]:by:_files'
             '*--prefix[Folder of the installed Canele \[default\: that of this command\]]:prefix:_files'
             '*--output[Folder of results, tables and plots]:output:_files'
+            '*--continue[Take up an interrupted run of the same command after its last turn]'
             '*--help[Print help]'
     )
     while (( CURRENT > 2 )); do

@@ -1,4 +1,4 @@
-//! What an interrupted command has measured, kept in a file until the command is done.
+//! Results of an interrupted command, kept in a file until the command is done.
 
 use std::fs;
 use std::io::ErrorKind;

@@ -76,7 +76,7 @@ pub fn measure(plans: &[Plan], options: SeriesOptions) -> Result<(), String> {
     }
 }
 
-/// What the plans of a command share.
+/// Settings that the plans of a command share.
 struct Series {
     options: SeriesOptions,
     places: Places,
