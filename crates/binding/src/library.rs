@@ -7,8 +7,13 @@ use std::sync::OnceLock;
 /// Finds a function of `libmpi_abi.so.1`, whatever other library has one of that name. Ends the process without it; `who`
 /// begins the message.
 pub fn function(name: &str, who: &str) -> *mut c_void {
+    standard().function(name, who)
+}
+
+/// The library with the standard ABI: Canele's, or another.
+pub fn standard() -> &'static Library {
     static LIBRARY: OnceLock<Library> = OnceLock::new();
-    LIBRARY.get_or_init(|| Library::loaded(STANDARD)).function(name, who)
+    LIBRARY.get_or_init(|| Library::loaded(STANDARD))
 }
 
 /// A library that the process has loaded, for the program or for another library; or the lack of it.
@@ -31,14 +36,18 @@ impl Library {
         self.handle != 0
     }
 
-    /// Finds a function of this library. Ends the process without it; `who` begins the message.
-    pub fn function(&self, name: &str, who: &str) -> *mut c_void {
-        let symbol = CString::new(name).unwrap_or_default();
-        let address = match self.handle {
+    /// Finds a function of this library; null if there is none.
+    pub fn find(&self, name: &CStr) -> *mut c_void {
+        match self.handle {
             0 => std::ptr::null_mut(),
             // SAFETY: the handle is that of a library that stays loaded, and the name is a C string.
-            handle => unsafe { libc::dlsym(handle as *mut c_void, symbol.as_ptr()) },
-        };
+            handle => unsafe { libc::dlsym(handle as *mut c_void, name.as_ptr()) },
+        }
+    }
+
+    /// Finds a function of this library. Ends the process without it; `who` begins the message.
+    pub fn function(&self, name: &str, who: &str) -> *mut c_void {
+        let address = self.find(&CString::new(name).unwrap_or_default());
         if address.is_null() {
             let library = self.name.to_string_lossy();
             let text = format!("canele: {who}: {library} of this program has no {name}\n");

@@ -13,6 +13,7 @@ use crate::descriptor::{Array, Descriptor, Dimension};
 use crate::handle::{Datatype, Request};
 use crate::sentinel;
 use binding::argument::{Argument, Value};
+use binding::library;
 use binding::translation::{Translated, Translation, Variable};
 
 /// A choice buffer as C gets it.
@@ -140,8 +141,12 @@ impl CopiedRequest {
         Self { request: unsafe { Variable::result(variable) }, copies: Vec::new() }
     }
 
-    /// Puts a copy in the place of a section that is not contiguous. It is given back if it `is_written`.
+    /// Puts a copy in the place of a section that is not contiguous. It is given back if it `is_written`. Refuses the section
+    /// over a library of others, which does not tell when a collective ends.
     pub(crate) fn copy(&mut self, section: &mut Section, is_written: bool) -> c_int {
+        if follow_collective().is_none() {
+            return section.refuse();
+        }
         if !section.is_contiguous {
             let Array { address, .. } = section.array;
             // SAFETY: the elements that a descriptor describes can be read.
@@ -170,10 +175,13 @@ impl Argument for CopiedRequest {
     fn give(self) {
         let request = self.request.value();
         let has_begun = request != Request::UNWRITTEN && request != REQUEST_NULL;
-        if has_begun && !self.copies.is_empty() {
+        if has_begun
+            && !self.copies.is_empty()
+            && let Some(follow) = follow_collective()
+        {
             let copies = Box::into_raw(Box::new(self.copies));
             // SAFETY: the request is that of a collective that has begun, and the copies are given back once.
-            unsafe { canele_follow_collective(request, give_back, copies.cast()) };
+            unsafe { follow(request, give_back, copies.cast()) };
         }
         self.request.give();
     }
@@ -191,13 +199,21 @@ unsafe extern "C" fn give_back(copies: *mut c_void, is_ok: c_int) {
     }
 }
 
-unsafe extern "C" {
-    /// Calls a function when a collective has ended, before its request completes.
-    fn canele_follow_collective(
-        request: usize,
-        then: unsafe extern "C" fn(*mut c_void, c_int),
-        state: *mut c_void,
-    ) -> c_int;
+/// Calls a function when a collective has ended, before its request completes.
+type FollowCollective = unsafe extern "C" fn(
+    request: usize,
+    then: unsafe extern "C" fn(*mut c_void, c_int),
+    state: *mut c_void,
+) -> c_int;
+
+/// Returns that function of Canele's library. The symbol is not MPI's, so other libraries of the standard ABI lack it.
+fn follow_collective() -> Option<FollowCollective> {
+    static FOUND: OnceLock<Option<FollowCollective>> = OnceLock::new();
+    *FOUND.get_or_init(|| {
+        let found = library::standard().find(c"canele_follow_collective");
+        // SAFETY: null is no function, and Canele's library has this one of that name.
+        unsafe { std::mem::transmute::<*mut c_void, Option<FollowCollective>>(found) }
+    })
 }
 
 const REQUEST_NULL: usize = 0x180;
