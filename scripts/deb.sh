@@ -37,12 +37,14 @@ find "$stage$prefix/share/man" -type l -print0 | while IFS= read -r -d '' link; 
 done
 # The least glibc that the programs and libraries need.
 glibc=$(find "$stage" -type f -exec grep -laE '^.ELF' {} + | xargs objdump -T 2>/dev/null | grep -oE 'GLIBC_2\.[0-9]+' | sort -Vu | tail -1)
+# In KiB, and one for each folder and link: the length of a folder depends on the file system.
+size=$(find "$stage/usr" -type f -printf '%s\n' -o -printf '1\n' | awk '{ sum += int(($1 + 1023) / 1024) } END { print sum }')
 cat >"$stage/DEBIAN/control" <<X
 Package: canele
 Version: $version
 Architecture: $architecture
 Maintainer: The Canele developers <canele@localhost>
-Installed-Size: $(du -sk --apparent-size "$stage/usr" | cut -f1)
+Installed-Size: $size
 Depends: libc6 (>= ${glibc#GLIBC_}), libgcc-s1
 Recommends: gcc
 Suggests: openssh-client, g++, gfortran

@@ -4,6 +4,8 @@
 # Usage: [DESTDIR=FOLDER] install.sh PREFIX, or install.sh --uninstall PREFIX
 set -euo pipefail
 cd "$(dirname "$0")/.."
+# What is installed is for all users.
+umask 022
 usage="usage: install.sh [--uninstall] PREFIX"
 action=install
 if [ "${1:-}" = --uninstall ]; then
@@ -112,6 +114,6 @@ install -m 644 docs/user/*.md "$made/share/doc/canele/user/"
 } | sort -u >"$made/installed"
 mv "$made/installed" "$made/share/canele/installed"
 mkdir -p "$root"
-# Programs that run keep their old files: a file is replaced, not written to.
-cp -a --remove-destination "$made/." "$root/"
+# Programs that run keep their old files: a file is replaced, not written to. Folders that are there keep their modes and owners.
+tar -C "$made" -cf - . | tar -C "$root" -xpf - --no-same-owner --no-overwrite-dir --keep-directory-symlink
 echo "Canele $version installed in $root"

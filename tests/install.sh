@@ -28,10 +28,16 @@ check "nothing of it is left" "" "$(ls "$work/stage/opt")"
 # A folder that others use.
 mkdir -p "$work/shared/lib/pkgconfig" "$work/shared/bin"
 echo other >"$work/shared/bin/other"
-before=$(cd "$work/shared" && find . | sort)
+mkdir "$work/elsewhere"
+ln -s ../elsewhere "$work/shared/share"
+chmod 2775 "$work/shared" "$work/shared/bin"
+others() { (cd "$work/shared" && find . -printf '%m %p %l\n' | sort); }
+before=$(others)
+(umask 077 && "$install" "$work/shared") >"$work/log"
 "$install" "$work/shared" >"$work/log"
-"$install" "$work/shared" >"$work/log"
+check "all users can use it" "" "$(find "$work/shared" "$work/elsewhere" ! -type l ! -perm -444)"
+check "folders of others keep their modes" "$before" "$(others | grep -E ' \.(/share|/bin|/bin/other|/lib|/lib/pkgconfig)? ')"
 "$install" --uninstall "$work/shared" >"$work/log"
-check "what others have installed is left" "$before" "$(cd "$work/shared" && find . | sort)"
+check "what others have installed is left" "$before" "$(others)"
 check "where nothing is installed, nothing is removed" 1 "$("$install" --uninstall "$work/shared" 2>&1 | grep -c 'nothing is installed in')"
 finish_checks
