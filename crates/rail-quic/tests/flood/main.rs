@@ -3,6 +3,9 @@
 //!
 //! `CANELE_TEST_BUDGET=10` measures ten times as long. The figures are printed.
 
+#[path = "../job/mod.rs"]
+mod job;
+
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,11 +13,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use auth::Identity;
-use connect::Patience;
+use job::{JOB, PATIENCE, SECRET, identity, rail};
 use quinn_proto::crypto::rustls::QuicClientConfig;
 use quinn_proto::{ClientConfig, ConnectionId, Endpoint, EndpointConfig};
 use rail::{Event, Post, Rail};
-use rail_quic::{QuicConfig, QuicRail, TrunkConfig};
+use rail_quic::{QuicRail, TrunkConfig};
 use wire::{Frame, PeerId};
 
 /// Datagrams that strangers send.
@@ -115,7 +118,7 @@ impl FloodedServer {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let (server, target) = match ends {
             Ends::Ranks => {
-                let rail = rank(0);
+                let rail = rail(0);
                 let port = u16::from_le_bytes(*rail.address().last_chunk().unwrap());
                 (rail, ([127, 0, 0, 1], port).into())
             }
@@ -197,7 +200,7 @@ impl FloodedServer {
 impl Ends {
     fn client(self, number: u32) -> QuicRail {
         match self {
-            Self::Ranks => rank(number),
+            Self::Ranks => rail(number),
             Self::Gateways => gateway(number, UdpSocket::bind("127.0.0.1:0").unwrap()),
         }
     }
@@ -210,25 +213,11 @@ impl Ends {
     }
 }
 
-fn rank(rank: u32) -> QuicRail {
-    QuicRail::new(QuicConfig {
-        rank: PeerId(rank),
-        job: JOB,
-        identity: Identity::of(&SECRET.into(), JOB),
-        interface: Some("127.0.0.1".into()),
-        connect_timeout: PATIENCE,
-        silence: Patience::default().silence(),
-        passes: false,
-        costs: Arc::new(cost::NoStore),
-    })
-    .unwrap()
-}
-
 fn gateway(number: u32, socket: UdpSocket) -> QuicRail {
     QuicRail::between_gateways(TrunkConfig {
         own: PeerId(number),
         job: JOB,
-        identity: Identity::of(&SECRET.into(), JOB),
+        identity: identity(),
         sockets: vec![socket],
         connect_timeout: PATIENCE,
         costs: Arc::new(cost::NoStore),
@@ -308,9 +297,6 @@ fn initials(secret: [u8; 32], target: SocketAddr, count: usize) -> Vec<Vec<u8>> 
     (0..count).map(|_| packet()).collect()
 }
 
-const JOB: u64 = 9;
-const SECRET: [u8; 32] = [3; 32];
 const OTHER_SECRET: [u8; 32] = [4; 32];
 /// Time of one exchange.
 const PHASE: Duration = Duration::from_millis(700);
-const PATIENCE: Duration = Duration::from_secs(60);

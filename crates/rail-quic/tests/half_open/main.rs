@@ -3,15 +3,16 @@
 
 #[path = "../initials/mod.rs"]
 mod initials;
+#[path = "../job/mod.rs"]
+mod job;
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use auth::Identity;
-use connect::Patience;
 use initials::{AT_ONCE, HalfOpenClients};
+use job::{PATIENCE, identity, rail};
 use peak_alloc::PeakAlloc;
 use rail::{Event, Post, Rail, Refusal};
-use rail_quic::{QuicConfig, QuicRail};
+use rail_quic::QuicRail;
 use wire::{Frame, PeerId};
 
 #[global_allocator]
@@ -22,8 +23,7 @@ static ALLOCATOR: PeakAlloc = PeakAlloc;
 fn half_open_connections_take_little_memory_and_keep_no_peer_out() {
     let mut ranks = ServedRanks::new();
     let port = u16::from_le_bytes(*ranks.rails[0].address().last_chunk().unwrap());
-    let mut clients =
-        HalfOpenClients::new(([127, 0, 0, 1], port).into(), &Identity::of(&SECRET.into(), JOB));
+    let mut clients = HalfOpenClients::new(([127, 0, 0, 1], port).into(), &identity());
     let before = ALLOCATOR.current_usage();
     ALLOCATOR.reset_peak_usage();
     // Some send one packet and no more; others prove their address and fall silent then.
@@ -113,25 +113,8 @@ impl ServedRanks {
     }
 }
 
-fn rail(rank: u32) -> QuicRail {
-    QuicRail::new(QuicConfig {
-        rank: PeerId(rank),
-        job: JOB,
-        identity: Identity::of(&SECRET.into(), JOB),
-        interface: Some("127.0.0.1".into()),
-        connect_timeout: PATIENCE,
-        silence: Patience::default().silence(),
-        passes: false,
-        costs: std::sync::Arc::new(cost::NoStore),
-    })
-    .unwrap()
-}
-
-const JOB: u64 = 9;
-const SECRET: [u8; 32] = [3; 32];
 /// Number of connections of each kind.
 const CLIENTS: usize = 3000;
 /// Number of half-open connections that a rail keeps until they authenticate, as in `quic::handshake`.
 const PENDING_MAX: usize = 128;
 const TAKEN_MAX: usize = 16 << 20;
-const PATIENCE: Duration = Duration::from_secs(60);
