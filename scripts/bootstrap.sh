@@ -21,6 +21,7 @@ esac
 need cc gcc
 need objcopy binutils
 need make make
+need tar tar
 need python3 python3
 has cargo || need curl curl
 if [ -n "$wanted" ]; then
