@@ -46,7 +46,7 @@ def synopsis(function):
 
 def fortran_synopsis(procedure):
     """Both forms in Fortran, with the arguments of one type on one line."""
-    if procedure.name not in {p.name for p in fortran.procedures()}:
+    if procedure not in fortran.procedures():
         return []
     out = []
     for is_f08 in (True, False):

@@ -1,5 +1,6 @@
 """Procedures that Fortran can express, and how the library finds out what belongs to an argument."""
 import re
+from functools import cache
 
 import model
 
@@ -16,6 +17,7 @@ HANDLES = {"MPI_Comm", "MPI_Datatype", "MPI_Errhandler", "MPI_File", "MPI_Group"
            "MPI_Session", "MPI_Win"}
 
 
+@cache
 def procedures():
     """The procedures, without functions that return a value, and MPI_Pcontrol."""
     return [p for p in model.read_procedures()

@@ -1,6 +1,6 @@
 """The model of the API: functions, parameters, their kinds and constants, read from the tables beside this file."""
 import re
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -115,7 +115,7 @@ class Procedure:
             raise ValueError(f"{self.name}: unknown fact: {line}")
         self.rows.append((declaration, direction, kind, {"length": length, **known}))
 
-    @property
+    @cached_property
     def functions(self):
         return [Function(self, is_large) for is_large in ([False, True] if self.has_large else [False])]
 
@@ -125,6 +125,7 @@ def declaration_of(text, is_large):
     return re.sub(r"(\w+)\|(\w+)", r"\2" if is_large else r"\1", text)
 
 
+@cache
 def read_procedures():
     procedures, kinds = [], read_kinds()
     for line in FUNCTIONS.read_text().splitlines():
@@ -150,6 +151,7 @@ def verify(procedure, kinds):
         raise ValueError(f"{procedure.name}: MPI-5.0 has no functions in chapter {procedure.chapter}")
 
 
+@cache
 def read_kinds():
     return {kind.name: kind for kind in (Kind(l) for l in KINDS.read_text().splitlines() if not l.startswith("#"))}
 
