@@ -1,5 +1,5 @@
 ! Asks whether the library reads this compiler's descriptors of arrays right, and whether the compiler passes copies. mpifort
-! runs it before it makes mpi_f08.
+! runs it before it makes mpi_f08, without the lines marked so if a compiler has no variables of assumed rank.
 program sections
   use, intrinsic :: iso_c_binding
   implicit none
@@ -47,7 +47,7 @@ program sections
   call canele_check_section_f08ts(d(::2, :), d, 4, 4, [0_w, 8_w, 12_w, 20_w], wrong, copied)
   call of_a_shape(b(::2, 2:3))
   call of_assumed_size(a)
-  call passed_on(a(::5))
+  call passed_on(a(::5)) ! assumed rank
   if (wrong == 0) print '(a)', trim(merge('right ', 'copied', copied == 0))
 contains
   subroutine of_a_shape(x)
@@ -59,8 +59,8 @@ contains
     integer, target :: x(*)
     call canele_check_section_f08ts(x, a, 4, -1, [0_w], wrong, copied)
   end subroutine
-  subroutine passed_on(x)
-    type(*), dimension(..), target :: x
-    call canele_check_section_f08ts(x, a, 4, 2, [0_w, 20_w], wrong, copied)
-  end subroutine
+  subroutine passed_on(x) ! assumed rank
+    type(*), dimension(..), target :: x ! assumed rank
+    call canele_check_section_f08ts(x, a, 4, 2, [0_w, 20_w], wrong, copied) ! assumed rank
+  end subroutine ! assumed rank
 end program

@@ -73,7 +73,7 @@ wrapper() { # name, variable, default compiler, script for sed
 }
 c='/^ *# fortran$/,/^ *# end fortran$/d; s/@FLAGS@/"-I$include"/; s/@FOLDERS@/"$include"/; s/@LINKED@/-lmpi_abi/; s/@LIBRARIES@/mpi_abi/'
 fortran='/^ *# \(end \)*fortran$/d; s/@FLAGS@/"-I$include" "-I$modules" $checks/; s/@FOLDERS@/"$include" "$modules"/
-    s/@LINKED@/-lmpifort_abi -lmpi_abi/; s/@LIBRARIES@/mpifort_abi mpi_abi/'
+    s/@LINKED@/-lmpifort_abi -lmpi_abi ${runtime:+"$runtime"}/; s/@LIBRARIES@/mpifort_abi mpi_abi/'
 wrapper mpicc CC cc "$c"
 wrapper mpicxx CXX c++ "$c"
 wrapper mpic++ CXX c++ "$c"
@@ -81,7 +81,7 @@ for name in mpifort mpif90 mpif77; do wrapper $name FC gfortran "$fortran"; done
 # Compilers make their modules from these when mpifort first calls them.
 python3 api/generate.py fortran "$made/share/canele/fortran" "$version"
 mv "$made/share/canele/fortran/mpif.h" "$made/include/"
-install -m 644 packaging/sections.f90 "$made/share/canele/fortran/"
+install -m 644 packaging/{sections,uses_mpi,uses_mpi_f08}.f90 "$made/share/canele/fortran/"
 for package in mpi mpi-fort canele-mad; do
     sed "s/@VERSION@/$version/" "packaging/$package.pc.in" >"$made/lib/pkgconfig/$package.pc"
 done

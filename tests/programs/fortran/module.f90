@@ -293,8 +293,6 @@ contains
     call MPI_Win_shared_query(win, 0, val, unit, address, ierr)
     call expect(val == 64 .and. unit == 4 .and. address == transfer(pointer, address), 'MPI_Win_shared_query')
     call MPI_Win_free(win, ierr)
-    call MPI_Sizeof(matrix, length, ierr)
-    call expect(length == 8, 'MPI_Sizeof')
     call MPI_Type_match_size(MPI_TYPECLASS_REAL, 8, type, ierr)
     call MPI_Type_size(type, length, ierr)
     call expect(length == 8, 'MPI_Type_match_size')
