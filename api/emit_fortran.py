@@ -178,8 +178,6 @@ def argument(parameter, function, is_section, is_f08, numbers):
 
 def preparation(function, form):
     """Code that is run before the call: it describes the sections of a call that keeps them, copies or refuses them."""
-    if function.name in STARTS:
-        return "announce()"
     if form != "sections" or not is_kept(function) or ADDRESSES.match(function.name):
         return "0"
     codes = []
@@ -219,7 +217,7 @@ def procedure(function, form, numbers):
     passed += [f"{p.rust_name}_length: usize" for p, a in made if p.base == "char" and a.dummy]
     taken = ", ".join(f"{p.rust_name}: {a.form} = {a.take}" for p, a in made)
     both = " ".join(names(function, prefix, form) for prefix in ("", "P"))
-    return f"    procedure {both}\n        ({', '.join(passed)})\n        ({taken}) {preparation(function, form)} => ierror;"
+    return f"    procedure {both}\n        ({', '.join(passed)})\n        ({taken}) {preparation(function, form)} => ierror{' announce' * (function.name in STARTS)};"
 
 
 def library():

@@ -118,7 +118,7 @@ processes() {
     step 60 packages tests/packages.sh
     step 10 ABI tests/abi.sh "$prefix" "$reference"
     step 40 "MPICH's ABI" tests/mpich_abi.sh "$prefix" "$reference"
-    step 40 "Fortran programs" tests/fortran.sh "$prefix"
+    step 40 "Fortran programs" tests/fortran.sh "$prefix" "$reference"
     step 20 "compiler wrappers, CMake, pkg-config" tests/build.sh "$prefix"
     step 10 interoperation tests/interoperation.sh "$prefix" "$reference"
     step 10 PMIx tests/pmix.sh "$prefix"

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Fortran programs with mpif.h and both modules, and the wrappers that build them. Usage: fortran.sh PREFIX
+# Fortran programs with mpif.h and both modules, and the wrappers that build them. Usage: fortran.sh PREFIX MPICH
 set -eu
 cd "$(dirname "$0")"
 . ./check.sh
-prefix=$(readlink -f "$1")
+prefix=$(readlink -f "$1") mpich=$(readlink -m "$2")
 sources=$PWD/programs/fortran
 nas=$(readlink -f ../bench/nas)
 work=$(mktemp -d)
@@ -54,6 +54,19 @@ check "a section that is refused says so" 1 \
     "$(run -n 1 ./refused | grep -c 'MPI_ERR_BUFFER: .*cannot use a section of an array that is not contiguous: pass a contiguous copy')"
 mpifort "$sources/module_f08.f90" languages.o -o program
 check "over TCP" " no errors" "$(run -genv CANELE_RAILS tcp -n 2 ./program)"
+
+# Over another library with the standard ABI, by its launcher.
+if [ -e "$mpich/lib/libmpi_abi.so.1" ]; then
+    for program in include.f module.f90 module_f08.f90; do
+        mpifort "$sources/$program" languages.o -o program 2>log || cat log
+        for ranks in 1 3; do
+            check "$program over MPICH on $ranks" " no errors" \
+                "$(LD_LIBRARY_PATH=$mpich/lib timeout 120 "$mpich/bin/mpiexec" -n $ranks ./program 2>&1)"
+        done
+    done
+else
+    skip "programs over MPICH" "it is not in $mpich"
+fi
 
 # Kernels of the NAS Parallel Benchmarks, which compare their results with the specification's.
 mpifort -O2 -J "$work" -o nas "$nas"/{net_f08,random,ep,cg,mg,ft_known,ft,flow,lu,cells,directions,bt,sp}.f90 "$nas"/{nas,is}.c -lm 2>log || cat log

@@ -99,18 +99,19 @@ pub(crate) unsafe fn finish(code: c_int, variable: *mut c_int) {
 /// Defines procedures in both forms, for C's `MPI_` and `PMPI_` function, each with further names.
 ///
 /// After the names come the dummy arguments, and then the arguments of the C function. The last expression is evaluated
-/// before the call; its value is 0, or an error code in place of the call.
+/// before the call; its value is 0, or an error code in place of the call. Then comes the error code's variable, and
+/// perhaps a function that gets the code.
 macro_rules! procedures {
-    ($(procedure $form:tt $profiled:tt $dummies:tt $arguments:tt $prepare:expr => $ierror:ident;)*) => { $(
-        $crate::argument::procedures! { @form $form $dummies $arguments $prepare => $ierror }
-        $crate::argument::procedures! { @form $profiled $dummies $arguments $prepare => $ierror }
+    ($(procedure $form:tt $profiled:tt $dummies:tt $arguments:tt $prepare:expr => $($end:ident)*;)*) => { $(
+        $crate::argument::procedures! { @form $form $dummies $arguments $prepare => $($end)* }
+        $crate::argument::procedures! { @form $profiled $dummies $arguments $prepare => $($end)* }
     )* };
-    (@form [$c:ident $name:ident $($alias:ident)*] $dummies:tt $arguments:tt $prepare:expr => $ierror:ident) => {
-        $crate::argument::procedures! { @one $c $name $dummies $arguments $prepare => $ierror }
+    (@form [$c:ident $name:ident $($alias:ident)*] $dummies:tt $arguments:tt $prepare:expr => $($end:ident)*) => {
+        $crate::argument::procedures! { @one $c $name $dummies $arguments $prepare => $($end)* }
         binding::alias! { $name: $($alias)* }
     };
     (@one $c:ident $name:ident ($($dummy:ident: $type:ty),*) ($($argument:ident: $form:ty = $take:expr),*)
-        $prepare:expr => $ierror:ident) => {
+        $prepare:expr => $ierror:ident $($then:ident)?) => {
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name($($dummy: $type),*) {
             unsafe extern "C" {
@@ -123,6 +124,7 @@ macro_rules! procedures {
                 let refused: c_int = $prepare;
                 let code = if refused == 0 { $c($($argument.c()),*) } else { refused };
                 $($argument.give();)*
+                $($then(code);)?
                 finish(code, $ierror);
             }
         }

@@ -19,12 +19,16 @@ unsafe extern "C" {
     fn PMPI_Abi_get_fortran_info(info: *mut usize) -> c_int;
 }
 
-/// Tells C the facts before it is initialised, unless the program has done so. Returns 0: the program can do without.
-pub(crate) fn announce() -> c_int {
+/// Tells C the facts once it is initialised, unless it knows them. An error is ignored: the program can do without. MPICH
+/// ends a program that asks before.
+pub(crate) fn announce(code: c_int) {
     static ONCE: Once = Once::new();
+    if code != 0 {
+        return;
+    }
     ONCE.call_once(|| {
         let mut info = INFO_NULL;
-        // SAFETY: the functions may be called before initialisation, with texts that end in a zero byte.
+        // SAFETY: MPI is initialised, and the texts end in a zero byte.
         unsafe {
             let is_known = PMPI_Abi_get_fortran_info(&mut info) != 0 || info != INFO_NULL;
             if !is_known && PMPI_Info_create(&mut info) == 0 {
@@ -38,7 +42,6 @@ pub(crate) fn announce() -> c_int {
             }
         }
     });
-    0
 }
 
 /// `MPI_INFO_NULL`.

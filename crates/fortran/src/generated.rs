@@ -1400,10 +1400,10 @@ procedures! {
         (info: Translated<Info> = Translated::take(info), key: Text = Text::of_info(key, key_length), value: Text = Text::of_info(value, value_length)) 0 => ierror;
     procedure [MPI_Init mpi_init_ mpi_init mpi_init__ MPI_INIT mpi_init_f08_] [PMPI_Init pmpi_init_ pmpi_init pmpi_init__ PMPI_INIT pmpi_init_f08_]
         (ierror: *mut c_int)
-        (argc: ByAddress<c_void> = ByAddress::take(ptr::null_mut()), argv: ByAddress<c_void> = ByAddress::take(ptr::null_mut())) announce() => ierror;
+        (argc: ByAddress<c_void> = ByAddress::take(ptr::null_mut()), argv: ByAddress<c_void> = ByAddress::take(ptr::null_mut())) 0 => ierror announce;
     procedure [MPI_Init_thread mpi_init_thread_ mpi_init_thread mpi_init_thread__ MPI_INIT_THREAD mpi_init_thread_f08_] [PMPI_Init_thread pmpi_init_thread_ pmpi_init_thread pmpi_init_thread__ PMPI_INIT_THREAD pmpi_init_thread_f08_]
         (required: *const c_int, provided: *mut c_int, ierror: *mut c_int)
-        (argc: ByAddress<c_void> = ByAddress::take(ptr::null_mut()), argv: ByAddress<c_void> = ByAddress::take(ptr::null_mut()), required: Value<c_int> = Value::take(required), provided: ByAddress<c_int> = ByAddress::take(provided)) announce() => ierror;
+        (argc: ByAddress<c_void> = ByAddress::take(ptr::null_mut()), argv: ByAddress<c_void> = ByAddress::take(ptr::null_mut()), required: Value<c_int> = Value::take(required), provided: ByAddress<c_int> = ByAddress::take(provided)) 0 => ierror announce;
     procedure [MPI_Initialized mpi_initialized_ mpi_initialized mpi_initialized__ MPI_INITIALIZED mpi_initialized_f08_] [PMPI_Initialized pmpi_initialized_ pmpi_initialized pmpi_initialized__ PMPI_INITIALIZED pmpi_initialized_f08_]
         (flag: *mut c_int, ierror: *mut c_int)
         (flag: ByAddress<c_int> = ByAddress::take(flag)) 0 => ierror;
@@ -2183,7 +2183,7 @@ procedures! {
         (session: Translated<Session> = Translated::take(session), request: Variable<Request> = Variable::result(request)) 0 => ierror;
     procedure [MPI_Session_init mpi_session_init_ mpi_session_init mpi_session_init__ MPI_SESSION_INIT mpi_session_init_f08_] [PMPI_Session_init pmpi_session_init_ pmpi_session_init pmpi_session_init__ PMPI_SESSION_INIT pmpi_session_init_f08_]
         (info: *const c_int, errhandler: *const c_int, session: *mut c_int, ierror: *mut c_int)
-        (info: Translated<Info> = Translated::take(info), errhandler: Translated<Errhandler> = Translated::take(errhandler), session: Variable<Session> = Variable::result(session)) announce() => ierror;
+        (info: Translated<Info> = Translated::take(info), errhandler: Translated<Errhandler> = Translated::take(errhandler), session: Variable<Session> = Variable::result(session)) 0 => ierror announce;
     procedure [MPI_Session_set_errhandler mpi_session_set_errhandler_ mpi_session_set_errhandler mpi_session_set_errhandler__ MPI_SESSION_SET_ERRHANDLER mpi_session_set_errhandler_f08_] [PMPI_Session_set_errhandler pmpi_session_set_errhandler_ pmpi_session_set_errhandler pmpi_session_set_errhandler__ PMPI_SESSION_SET_ERRHANDLER pmpi_session_set_errhandler_f08_]
         (session: *const c_int, errhandler: *const c_int, ierror: *mut c_int)
         (session: Translated<Session> = Translated::take(session), errhandler: Translated<Errhandler> = Translated::take(errhandler)) 0 => ierror;

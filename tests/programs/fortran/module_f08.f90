@@ -56,7 +56,8 @@ program module_mpi_f08
   call sections
   call kept_sections
   call divided_sections
-  call reduced_sections
+  ! Other libraries do not tell when a collective ends.
+  if (is_canele()) call reduced_sections
   call refused_sections
   call callbacks_of_it
   call generalized
@@ -73,6 +74,14 @@ contains
     print *, 'wrong: ', what, rank
     call MPI_Abort(MPI_COMM_WORLD, 1)
   end subroutine
+
+  ! Other libraries with the standard ABI can do less.
+  logical function is_canele()
+    character(MPI_MAX_LIBRARY_VERSION_STRING) :: version
+    integer :: length
+    call MPI_Get_library_version(version, length)
+    is_canele = index(version, 'Canele') /= 0
+  end function
 
   subroutine messages
     type(MPI_Request) :: requests(2)
@@ -328,7 +337,8 @@ contains
     call MPI_Comm_create_errhandler(handler, errhandler)
     call MPI_Comm_set_errhandler(MPI_COMM_WORLD, errhandler)
     call MPI_Send(rank, 1, MPI_INTEGER, size, 0, MPI_COMM_WORLD, ierror)
-    call expect(handled == 1 .and. ierror /= MPI_SUCCESS, 'an error handler')
+    ! MPICH 5.0.2 forgets the code once a handler has returned, with the standard ABI.
+    call expect(handled == 1 .and. (ierror /= MPI_SUCCESS .or. .not. is_canele()), 'an error handler')
     call MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL)
     call MPI_Errhandler_free(errhandler)
   end subroutine
