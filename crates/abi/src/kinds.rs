@@ -68,7 +68,7 @@ pub(crate) fn type_create_f90_real(p: c_int, r: c_int, new: Out<RawHandle>) -> R
     let kinds = [
         (Builtin::Real4, 6, 37),
         (Builtin::Real8, 15, 307),
-        (Builtin::LongDouble, 18, 4931),
+        (Builtin::LongDouble, LONG_DOUBLE_DIGITS, 4931),
         (Builtin::Real16, 33, 4931),
     ];
     give(Combiner::F90Real, real_kind(&kinds, p, r)?, &[p, r], new)
@@ -78,7 +78,7 @@ pub(crate) fn type_create_f90_complex(p: c_int, r: c_int, new: Out<RawHandle>) -
     let kinds = [
         (Builtin::Complex8, 6, 37),
         (Builtin::Complex16, 15, 307),
-        (Builtin::CLongDoubleComplex, 18, 4931),
+        (Builtin::CLongDoubleComplex, LONG_DOUBLE_DIGITS, 4931),
         (Builtin::Complex32, 33, 4931),
     ];
     give(Combiner::F90Complex, real_kind(&kinds, p, r)?, &[p, r], new)
@@ -127,6 +127,9 @@ pub(crate) fn handle_of(kind: &Datatype) -> Result<RawHandle> {
     handles.insert(key, made);
     Ok(made)
 }
+
+/// Decimal digits of a `long double`: x87's, or binary128's.
+const LONG_DOUBLE_DIGITS: c_int = if cfg!(target_arch = "x86_64") { 18 } else { 33 };
 
 const TYPECLASS_INTEGER: c_int = 192;
 const TYPECLASS_REAL: c_int = 193;

@@ -24,7 +24,7 @@ pub enum Class {
 }
 
 /// Representation of an element in memory. `Long`, `UnsignedLong` and `Wchar` equal `I64`, `U64`
-/// and `I32`, but have other widths in external data.
+/// and `I32`, but have other widths in external data. C's `long double` has the format that it has on this architecture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names say it: kind and width in bits of each part")]
 pub(crate) enum Element {
@@ -43,19 +43,19 @@ pub(crate) enum Element {
     F16,
     F32,
     F64,
-    F80,
+    LongDouble,
     F128,
     C16,
     C32,
     C64,
-    C80,
+    LongDoubleComplex,
     C128,
     F32I32,
     F64I32,
     LongI32,
     I32I32,
     I16I32,
-    F80I32,
+    LongDoubleI32,
     F32F32,
     F64F64,
     Bytes1,
@@ -107,15 +107,15 @@ impl Element {
                 ElementLayout::basic(self, 8, 8)
             }
             Self::C32 => ElementLayout::basic(self, 8, 4),
-            Self::I128 | Self::F80 | Self::F128 => ElementLayout::basic(self, 16, 16),
+            Self::I128 | Self::LongDouble | Self::F128 => ElementLayout::basic(self, 16, 16),
             Self::C64 => ElementLayout::basic(self, 16, 8),
-            Self::C80 | Self::C128 => ElementLayout::basic(self, 32, 16),
+            Self::LongDoubleComplex | Self::C128 => ElementLayout::basic(self, 32, 16),
             Self::F32I32 => ElementLayout::pair(Self::F32, Self::I32),
             Self::F64I32 => ElementLayout::pair(Self::F64, Self::I32),
             Self::LongI32 => ElementLayout::pair(Self::Long, Self::I32),
             Self::I32I32 => ElementLayout::pair(Self::I32, Self::I32),
             Self::I16I32 => ElementLayout::pair(Self::I16, Self::I32),
-            Self::F80I32 => ElementLayout::pair(Self::F80, Self::I32),
+            Self::LongDoubleI32 => ElementLayout::pair(Self::LongDouble, Self::I32),
             Self::F32F32 => ElementLayout::pair(Self::F32, Self::F32),
             Self::F64F64 => ElementLayout::pair(Self::F64, Self::F64),
         }
@@ -231,15 +231,15 @@ builtins! {
     DoublePrecision "MPI_DOUBLE_PRECISION" 0x21c Float F64,
     DoubleComplex "MPI_DOUBLE_COMPLEX" 0x21d Complex C64,
     Character "MPI_CHARACTER" 0x21e Character U8,
-    LongDouble "MPI_LONG_DOUBLE" 0x220 Float F80,
-    CLongDoubleComplex "MPI_C_LONG_DOUBLE_COMPLEX" 0x224 Complex C80,
-    CxxLongDoubleComplex "MPI_CXX_LONG_DOUBLE_COMPLEX" 0x225 Complex C80,
+    LongDouble "MPI_LONG_DOUBLE" 0x220 Float LongDouble,
+    CLongDoubleComplex "MPI_C_LONG_DOUBLE_COMPLEX" 0x224 Complex LongDoubleComplex,
+    CxxLongDoubleComplex "MPI_CXX_LONG_DOUBLE_COMPLEX" 0x225 Complex LongDoubleComplex,
     FloatInt "MPI_FLOAT_INT" 0x228 Pair F32I32,
     DoubleInt "MPI_DOUBLE_INT" 0x229 Pair F64I32,
     LongInt "MPI_LONG_INT" 0x22a Pair LongI32,
     TwoInt "MPI_2INT" 0x22b Pair I32I32,
     ShortInt "MPI_SHORT_INT" 0x22c Pair I16I32,
-    LongDoubleInt "MPI_LONG_DOUBLE_INT" 0x22d Pair F80I32,
+    LongDoubleInt "MPI_LONG_DOUBLE_INT" 0x22d Pair LongDoubleI32,
     TwoReal "MPI_2REAL" 0x230 Pair F32F32,
     TwoDoublePrecision "MPI_2DOUBLE_PRECISION" 0x231 Pair F64F64,
     TwoInteger "MPI_2INTEGER" 0x232 Pair I32I32,

@@ -7,7 +7,9 @@ use memory::Region;
 use crate::builtin::Element;
 use crate::op::Predefined;
 
-use formats::{F16, F80, F128};
+#[cfg(target_arch = "x86_64")]
+use formats::F80;
+use formats::{F16, F128, LongDouble};
 
 /// Addresses of elements to combine: `out[i] = left[i] op right[i]`. The results may replace the
 /// right operands.
@@ -81,8 +83,8 @@ fn function(op: Predefined, element: Element) -> fn(Elements) {
         Element::F64 => float::<f64>(op),
         Element::C32 => complex::<f32>(op),
         Element::C64 => complex::<f64>(op),
-        Element::F80 => extended(op),
-        Element::C80 => extended_complex(op),
+        Element::LongDouble => float::<LongDouble>(op),
+        Element::LongDoubleComplex => complex::<LongDouble>(op),
         Element::F32I32 => pair::<f32, i32, 4, 8>(op),
         Element::F64I32 => pair::<f64, i32, 8, 16>(op),
         Element::LongI32 => pair::<i64, i32, 8, 16>(op),
@@ -90,7 +92,7 @@ fn function(op: Predefined, element: Element) -> fn(Elements) {
         Element::I16I32 => pair::<i16, i32, 4, 8>(op),
         Element::F32F32 => pair::<f32, f32, 4, 8>(op),
         Element::F64F64 => pair::<f64, f64, 8, 16>(op),
-        Element::F80I32 => pair::<F80, i32, 16, 32>(op),
+        Element::LongDoubleI32 => pair::<LongDouble, i32, 16, 32>(op),
         Element::F16 => float::<F16>(op),
         Element::C16 => complex::<F16>(op),
         Element::F128 => float::<F128>(op),
@@ -223,6 +225,8 @@ macro_rules! formats {
 }
 
 formats! { F16 F128 }
+#[cfg(target_arch = "x86_64")]
+formats! { F80 }
 
 fn float<T: Real>(op: Predefined) -> fn(Elements) {
     match op {
@@ -298,43 +302,13 @@ macro_rules! values {
     )*};
 }
 
-values! { i16 i32 i64 f32 f64 }
-
-impl Value for F80 {
-    fn is_less(self, other: Self) -> bool {
-        Self::is_less(self, other)
-    }
-
-    fn is_equal(self, other: Self) -> bool {
-        Self::is_equal(self, other)
-    }
-}
-
-fn extended(op: Predefined) -> fn(Elements) {
-    match op {
-        Predefined::Sum => |of| each::<F80>(of, F80::sum),
-        Predefined::Prod => |of| each::<F80>(of, F80::product),
-        Predefined::Min => |of| each::<F80>(of, |a, b| if a.is_less(b) { a } else { b }),
-        Predefined::Max => |of| each::<F80>(of, |a, b| if b.is_less(a) { a } else { b }),
-        _ => nothing,
-    }
-}
-
-fn extended_complex(op: Predefined) -> fn(Elements) {
-    match op {
-        Predefined::Sum => |of| each::<[F80; 2]>(of, |a, b| [a[0].sum(b[0]), a[1].sum(b[1])]),
-        Predefined::Prod => |of| {
-            each::<[F80; 2]>(of, |a, b| {
-                let real = a[0].product(b[0]).difference(a[1].product(b[1]));
-                [real, a[0].product(b[1]).sum(a[1].product(b[0]))]
-            });
-        },
-        _ => nothing,
-    }
-}
+values! { i16 i32 i64 f32 f64 LongDouble }
 
 #[cfg(test)]
 mod tests {
+    #[cfg(target_arch = "x86_64")]
+    use std::cmp::Ordering::{Equal, Greater, Less};
+
     use super::*;
     use crate::builtin::Builtin;
     use crate::{Datatype, Op};
@@ -388,6 +362,29 @@ mod tests {
         assert_eq!(b, [DoubleInt(1.0, 3), DoubleInt(2.0, 1)]);
     }
 
+    /// Infinity, as C's `long double`.
+    fn infinity() -> [u8; 16] {
+        let mut bytes = [0; 16];
+        match cfg!(target_arch = "x86_64") {
+            true => bytes[7..10].copy_from_slice(&[0x80, 0xff, 0x7f]),
+            false => bytes[14..].copy_from_slice(&[0xff, 0x7f]),
+        }
+        bytes
+    }
+
+    #[test]
+    fn the_lower_index_wins_among_infinities() {
+        #[derive(Clone, Copy, Debug, PartialEq)]
+        #[repr(C, align(16))]
+        struct LongDoubleInt([u8; 16], i32);
+        let pair = |index| LongDoubleInt(infinity(), index);
+        for op in [Predefined::Minloc, Predefined::Maxloc] {
+            let mut b = [pair(3), pair(3)];
+            run(op, Builtin::LongDoubleInt, &[pair(5), pair(1)], &mut b);
+            assert_eq!(b, [pair(3), pair(1)]);
+        }
+    }
+
     #[test]
     #[cfg(target_arch = "x86_64")]
     fn long_doubles_use_the_x87() {
@@ -401,7 +398,10 @@ mod tests {
         let (one, two, four) = (number(16383), number(16384), number(16385));
         assert_eq!(one.sum(one).0[..10], two.0[..10]);
         assert_eq!(two.product(two).0[..10], four.0[..10]);
-        assert!(one.is_less(two) && !two.is_less(one) && !one.is_less(one));
+        let (nothing, infinity) = (F80([0xff; 16]), number(0x7fff));
+        let orders = [(one, two), (two, one), (infinity, infinity), (infinity, nothing)];
+        let orders = orders.map(|(a, b)| a.partial_cmp(&b));
+        assert_eq!(orders, [Some(Less), Some(Greater), Some(Equal), None]);
     }
 
     #[test]

@@ -1,7 +1,16 @@
 //! Floats that Rust has no stable type for: `binary16`, the 80-bit format of the x87 unit, and `binary128`.
 
-use std::arch::x86_64::__m128i;
+#[cfg(target_arch = "aarch64")]
+use std::arch::aarch64::uint8x16_t as Vector;
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::__m128i as Vector;
 use std::cmp::Ordering;
+
+/// C's `long double`.
+#[cfg(target_arch = "x86_64")]
+pub(super) type LongDouble = F80;
+#[cfg(target_arch = "aarch64")]
+pub(super) type LongDouble = F128;
 
 /// The `binary16` of Fortran's `REAL(2)`. Its arithmetic is that of `f32`, rounded once more: `f32` has so many bits that
 /// the result is the same as rounded once.
@@ -61,10 +70,12 @@ impl PartialOrd for F16 {
 }
 
 /// The `long double` of x86-64: the 80-bit format of the x87 unit, in 16 bytes.
+#[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy)]
 #[repr(C, align(16))]
 pub(super) struct F80(pub [u8; 16]);
 
+#[cfg(target_arch = "x86_64")]
 macro_rules! x87 {
     ($name:ident, $instruction:literal) => {
         pub fn $name(self, other: F80) -> F80 {
@@ -90,30 +101,58 @@ macro_rules! x87 {
     };
 }
 
+#[cfg(target_arch = "x86_64")]
 impl F80 {
     x87!(sum, "faddp");
     x87!(product, "fmulp");
     x87!(difference, "fsubp");
 }
 
-impl F80 {
-    pub fn is_less(self, other: F80) -> bool {
-        let difference = self.difference(other);
-        let exponent_and_sign = u16::from_le_bytes([difference.0[8], difference.0[9]]);
-        let mut mantissa = [0; 8];
-        mantissa.copy_from_slice(&difference.0[..8]);
-        exponent_and_sign & 0x8000 != 0 && u64::from_le_bytes(mantissa) != 0
+#[cfg(target_arch = "x86_64")]
+impl PartialEq for F80 {
+    fn eq(&self, other: &Self) -> bool {
+        self.partial_cmp(other) == Some(Ordering::Equal)
     }
+}
 
-    pub fn is_equal(self, other: F80) -> bool {
-        !self.is_less(other) && !other.is_less(self)
+#[cfg(target_arch = "x86_64")]
+impl PartialOrd for F80 {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        let (is_unordered, is_equal, is_less): (u8, u8, u8);
+        // SAFETY: two loads, a comparison and two removals on the x87 stack, which is left unchanged; the operands are
+        // live and aligned.
+        unsafe {
+            std::arch::asm!(
+                "fld tbyte ptr [{b}]",
+                "fld tbyte ptr [{a}]",
+                "fucomip st, st(1)",
+                "fstp st(0)",
+                "setp {is_unordered}",
+                "sete {is_equal}",
+                "setb {is_less}",
+                a = in(reg) &raw const *self,
+                b = in(reg) &raw const *other,
+                is_unordered = out(reg_byte) is_unordered,
+                is_equal = out(reg_byte) is_equal,
+                is_less = out(reg_byte) is_less,
+                out("st(0)") _, out("st(1)") _, out("st(2)") _, out("st(3)") _,
+                out("st(4)") _, out("st(5)") _, out("st(6)") _, out("st(7)") _,
+                options(nostack),
+            );
+        }
+        match (is_unordered, is_equal, is_less) {
+            (1, ..) => None,
+            (_, 1, _) => Some(Ordering::Equal),
+            (.., 1) => Some(Ordering::Less),
+            _ => Some(Ordering::Greater),
+        }
     }
 }
 
 /// The `binary128` of Fortran's `REAL(16)` and of C's `__float128`, which are passed in vector registers.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
-pub(super) struct F128(__m128i);
+pub(super) struct F128(Vector);
 
 // The arithmetic of C compilers for this format, called with registers, for which Rust has no stable declaration.
 unsafe extern "C" {
@@ -133,11 +172,20 @@ macro_rules! quads {
                 let (mut result, other) = (self.0, other.0);
                 // SAFETY: the function computes with two arguments alone; all that a call may change is named.
                 unsafe {
+                    #[cfg(target_arch = "x86_64")]
                     std::arch::asm!(
                         "call {function}@PLT",
                         function = sym $function,
                         inout("xmm0") result,
                         inout("xmm1") other => _,
+                        clobber_abi("C"),
+                    );
+                    #[cfg(target_arch = "aarch64")]
+                    std::arch::asm!(
+                        "bl {function}",
+                        function = sym $function,
+                        inout("v0") result,
+                        inout("v1") other => _,
                         clobber_abi("C"),
                     );
                 }
@@ -160,12 +208,22 @@ macro_rules! comparisons {
                 let result;
                 // SAFETY: the function compares two arguments alone; all that a call may change is named.
                 unsafe {
+                    #[cfg(target_arch = "x86_64")]
                     std::arch::asm!(
                         "call {function}@PLT",
                         function = sym $function,
                         inout("xmm0") self.0 => _,
                         inout("xmm1") other.0 => _,
                         out("eax") result,
+                        clobber_abi("C"),
+                    );
+                    #[cfg(target_arch = "aarch64")]
+                    std::arch::asm!(
+                        "bl {function}",
+                        function = sym $function,
+                        inout("v0") self.0 => _,
+                        inout("v1") other.0 => _,
+                        out("w0") result,
                         clobber_abi("C"),
                     );
                 }
