@@ -7,14 +7,17 @@ use std::process::Command;
 /// since its functions are found when they are first called.
 ///
 /// # Panics
-/// Without a compiler that makes shared libraries.
+/// Without a compiler that makes shared libraries for the target.
 pub fn link_options(soname: &str) -> Vec<String> {
     let folder = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-    let compiler = std::env::var_os("CC").unwrap_or("cc".into());
-    let library = folder.join("libmpi_abi.so");
+    // Cargo names the linker of the target if it is told of one, as for another architecture.
+    let named = ["RUSTC_LINKER", "CC"].into_iter().find_map(std::env::var_os);
+    let compiler = named.unwrap_or("cc".into());
+    let (library, source) = (folder.join("libmpi_abi.so"), folder.join("empty.c"));
+    std::fs::write(&source, "").expect("cargo's folder can be written to");
     let status = Command::new(&compiler)
-        .args(["-shared", "-nostdlib", "-Wl,-soname,libmpi_abi.so.1", "-x", "c", "/dev/null", "-o"])
-        .arg(&library)
+        .args(["-shared", "-nostdlib", "-Wl,-soname,libmpi_abi.so.1", "-o"])
+        .args([&library, &source])
         .status();
     assert!(status.is_ok_and(|status| status.success()), "{compiler:?} makes no shared library");
     vec![

@@ -14,8 +14,11 @@ impl Thread {
         // SAFETY: the kernel writes at most `own.size` bytes to `own`, which has that size.
         let known = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut own, own.size, 0) };
         let is_ordinary = (own.sched_policy, own.sched_flags, own.sched_nice) == (ORDINARY, 0, 0);
-        // SAFETY: no preconditions.
-        (known == 0 && is_ordinary).then(|| Self(unsafe { libc::gettid() }))
+        (known == 0 && is_ordinary).then(Self::calling)
+    }
+
+    fn calling() -> Self {
+        Self(rustix::thread::gettid().as_raw_nonzero().get())
     }
 
     /// Gives the thread precedence over ordinary ones. Its children and new threads are ordinary.
@@ -54,8 +57,7 @@ impl Thread {
 /// Returned when the kernel refuses.
 pub fn poll_when_idle() -> io::Result<()> {
     let idle = libc::sched_attr { sched_policy: libc::SCHED_IDLE as u32, ..attributes(0) };
-    // SAFETY: no preconditions.
-    Thread(unsafe { libc::gettid() }).set(&idle)
+    Thread::calling().set(&idle)
 }
 
 /// Returns ordinary scheduling attributes with this nice value.
@@ -130,8 +132,7 @@ mod tests {
 
     #[test]
     fn an_ended_thread_is_reported() {
-        // SAFETY: no preconditions.
-        let ended = std::thread::spawn(|| Thread(unsafe { libc::gettid() })).join().unwrap();
+        let ended = std::thread::spawn(Thread::calling).join().unwrap();
         // Joining ends when the kernel clears the thread's identity, shortly before it forgets the thread.
         // On a busy machine that is as long as others have the core.
         let refusal = (0..20_000).find_map(|_| {

@@ -5,11 +5,12 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use lock::Uncancelled;
+use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::shared::Shared;
 
@@ -56,16 +57,10 @@ impl Shared for Segment {
     /// Fails if memory is short, instead of a SIGBUS at the first access.
     fn create_in_part(len: usize, reserved: usize) -> io::Result<Self> {
         let _uncancelled = Uncancelled::begin();
-        // SAFETY: the name is a C string; the descriptor is checked before use.
-        let fd = unsafe { libc::memfd_create(c"canele".as_ptr(), libc::MFD_CLOEXEC) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the descriptor was just created and nothing else owns it.
-        let file = unsafe { File::from_raw_fd(fd) };
+        let file = File::from(memfd_create(c"canele", MemfdFlags::CLOEXEC)?);
         file.set_len(len as u64)?;
         // SAFETY: `posix_fallocate` on our descriptor touches no memory of this process.
-        let error = unsafe { libc::posix_fallocate(fd, 0, reserved as libc::off_t) };
+        let error = unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, reserved as libc::off_t) };
         if error != 0 {
             return Err(io::Error::from_raw_os_error(error));
         }
