@@ -26,11 +26,11 @@ bench:
 	@scripts/bench.sh $(BENCH)
 install:
 	@scripts/bootstrap.sh
-	@PATH="$$PATH:$$HOME/.cargo/bin" cargo build --release --locked
+	@scripts/build.sh
 	@DESTDIR="$(DESTDIR)" scripts/install.sh "$(PREFIX)"
 wheel deb:
 	@scripts/bootstrap.sh
-	@PATH="$$PATH:$$HOME/.cargo/bin" cargo build --release --locked
+	@scripts/build.sh
 	@scripts/$@.sh build/packages
 uninstall:
 	@DESTDIR="$(DESTDIR)" scripts/install.sh --uninstall "$(PREFIX)"

@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 scripts/bootstrap.sh --lab
 export PATH="$PATH:$HOME/.cargo/bin"
 scripts/peers.sh
-cargo build --release --locked
+scripts/build.sh
 scripts/install.sh "$PWD/build/prefix"
 build/prefix/bin/canele bench clock
 exec build/prefix/bin/canele bench compare "$@"

@@ -21,7 +21,7 @@ output=$(mktemp)
 trap 'rm -f "$output"' EXIT
 
 step build
-cargo build --release --locked
+scripts/build.sh
 cargo test -p rail --test conformance --locked --no-run
 prefix=$PWD/build/prefix environment=$PWD/build/mpi4py
 scripts/install.sh "$prefix"

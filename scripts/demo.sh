@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 scripts/bootstrap.sh --lab
 export PATH="$PATH:$HOME/.cargo/bin"
 prefix=$PWD/build/prefix
-cargo build --release --locked
+scripts/build.sh
 scripts/install.sh "$prefix"
 export PATH="$prefix/bin:$PATH" CANELE_LAB=demo
 trap 'canele lab down' EXIT

@@ -42,7 +42,7 @@ target=${CARGO_TARGET_DIR:-target}/release
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 for file in libmpi_abi.so libmpifort_abi.so libmpich_abi.so libcanele_trace.so mpiexec canele-agent canele-gateway canele; do
     if [ ! -e "$target/$file" ]; then
-        echo "install: $target/$file is missing: run \`cargo build --release\` first" >&2
+        echo "install: $target/$file is missing: run scripts/build.sh first" >&2
         exit 1
     fi
 done

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What takes too long, or needs too much, to run with every change: sanitizers, deep models, new seeds,
 # memcheck, and what happens to a wide area. A table at the end says how each step ended; a step that cannot run here says why.
-# Usage: nightly.sh [STEP...] (address, thread, models, seeds, exchange, windows, memcheck, trouble, placement, slurm, hour; all by default)
+# Usage: nightly.sh [STEP...] (address, thread, models, seeds, exchange, windows, memcheck, trouble, placement, slurm, hour, reproducible; all by default)
 # SOAK_S: for how many seconds each of `seeds` and `exchange` runs, 300 by default.
 # Address and thread sanitizers need a nightly Rust: rustup toolchain install nightly --profile minimal -c rust-src
 set -uo pipefail
@@ -94,7 +94,7 @@ models() {
 programs() {
     prefix=$PWD/build/prefix work=$(mktemp -d)
     trap 'rm -rf "$work"' EXIT
-    cargo build --release --locked && scripts/install.sh "$prefix" || return
+    scripts/build.sh && scripts/install.sh "$prefix" || return
     local program
     for program in "$@"; do
         "$prefix/bin/mpicc" -g -Wall -Werror -O1 "tests/programs/$program.c" -o "$work/$program" -ldl || return
@@ -162,12 +162,28 @@ hour() {
     programs && tests/first_hour.sh "$prefix"
 }
 
+# Two builds of the last commit in folders whose names differ in length: programs, libraries and packages are compared.
+reproducible() {
+    local folder name differs=no
+    work=$(mktemp -d)
+    trap 'rm -rf "$work"' EXIT
+    for folder in "$work/one" "$work/another/folder"; do
+        git clone -q "$PWD" "$folder" && (cd "$folder" && unset CARGO_TARGET_DIR && scripts/build.sh) || return
+        (cd "$folder" && scripts/wheel.sh packages && { ! command -v dpkg-deb >/dev/null || scripts/deb.sh packages; }) || return
+    done
+    cd "$work/one" || return
+    for name in packages/* target/release/{libmpi_abi.so,libmpifort_abi.so,libmpich_abi.so,libcanele_trace.so,mpiexec,canele,canele-agent,canele-gateway}; do
+        cmp "$name" "$work/another/folder/$name" || differs=yes
+    done
+    [ $differs = no ]
+}
+
 if [ "${1:-}" = --within ]; then
     shift
     "$@"
     exit
 fi
-wanted=" ${*:-address thread models seeds exchange windows memcheck trouble placement slurm hour} "
+wanted=" ${*:-address thread models seeds exchange windows memcheck trouble placement slurm hour reproducible} "
 wants() { [[ $wanted == *" $1 "* ]]; }
 if wants address; then
     why=$(obstacle asan)
@@ -205,6 +221,7 @@ if wants slurm; then
     fi
 fi
 wants hour && step hour "the commands of the page for newcomers" 900 hour
+wants reproducible && step reproducible "two builds in different folders, byte for byte" 3600 reproducible
 printf '\n%s\n' "step         time  result"
 printf '%s\n' "${table[@]}"
 [ $failed = no ]

@@ -97,7 +97,7 @@ unit_tests() {
     step 400 "unit and scenario tests" env CANELE_CACHE_DIR="$logs/cache" cargo test --workspace --locked
 }
 installation() {
-    cargo build --release --locked && scripts/install.sh "$prefix"
+    scripts/build.sh && scripts/install.sh "$prefix"
 }
 export -f installation
 export prefix

@@ -36,7 +36,7 @@ class Canele(Package):
     depends_on("pmix@2:", type="run", when="+pmix")
 
     def install(self, spec, prefix):
-        Executable("cargo")("build", "--release", "--locked")
+        Executable("scripts/build.sh")()
         Executable("scripts/install.sh")(prefix)
 
     def setup_run_environment(self, env):
