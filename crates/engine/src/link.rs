@@ -261,9 +261,9 @@ pub(crate) fn judge(links: &mut [Link], now_ns: u64) -> Option<RailId> {
         else {
             continue;
         };
-        // A link that acknowledges is alive, however slow it is.
-        let acked_ns = links[at].replay_buffer.as_ref().map_or(0, |own| own.acked_ns());
-        let late_ns = since_ns.max(acked_ns).saturating_add(links[at].patience_ns());
+        // A link that acknowledges or brings frames is alive, however slow it is.
+        let heard_ns = links[at].replay_buffer.as_ref().map_or(0, |own| own.heard_ns());
+        let late_ns = since_ns.max(heard_ns).saturating_add(links[at].patience_ns());
         if now_ns <= late_ns {
             if let Some(replay_buffer) = &mut links[at].replay_buffer {
                 replay_buffer.suspected_ns = None;
@@ -419,9 +419,17 @@ mod tests {
         assert!(link.cost.bytes_per_s(LONG).abs_diff(600_000) < 60_000, "{}", link.cost);
     }
 
-    /// Fills a link that acknowledges a piece of 256 KiB each 0.4 s, or none, beside a fast link. Returns the rail that
-    /// is given up.
-    fn given_up(acknowledges: bool) -> Option<RailId> {
+    /// Behaviour of a slow link, each 0.4 s.
+    #[derive(Clone, Copy, PartialEq)]
+    enum Sign {
+        Nothing,
+        Ack,
+        /// It brings a frame. ACKs wait behind it.
+        Frame,
+    }
+
+    /// Fills a slow link with pieces of 256 KiB, beside a fast link. Returns the rail that is given up.
+    fn given_up(sign: Sign) -> Option<RailId> {
         let mut links = [link(), link()];
         links[1].rail = RailId(1);
         for link in &mut links {
@@ -434,17 +442,21 @@ mod tests {
             send(&mut links[1], number - 1);
             links[1].stamp(now_ns - 1_000_000);
             links[1].confirm(number, now_ns, |_| {}).unwrap();
-            if acknowledges {
-                links[0].confirm(number, now_ns, |_| {}).unwrap();
+            match sign {
+                Sign::Nothing => {}
+                Sign::Ack => links[0].confirm(number, now_ns, |_| {}).map(drop).unwrap(),
+                Sign::Frame => links[0].replay_buffer.as_mut().unwrap().receive(PIECE),
             }
+            links[0].stamp(now_ns);
             judge(&mut links, now_ns)
         })
     }
 
     #[test]
-    fn a_slow_link_that_acknowledges_is_not_given_up() {
-        assert_eq!(given_up(true), None);
-        assert_eq!(given_up(false), Some(RailId(0)));
+    fn a_slow_link_with_signs_of_life_is_not_given_up() {
+        assert_eq!(given_up(Sign::Ack), None);
+        assert_eq!(given_up(Sign::Frame), None);
+        assert_eq!(given_up(Sign::Nothing), Some(RailId(0)));
     }
 
     const BUDGET: u64 = 64 << 20;

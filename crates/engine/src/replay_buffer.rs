@@ -35,6 +35,9 @@ pub(crate) struct ReplayBuffer {
     confirmed_ns: u64,
     /// Time of the last ACK of a new frame.
     acked_ns: u64,
+    /// Counted frames received when the clock was last read, and the time at which there were new ones.
+    heard: u32,
+    heard_ns: u64,
     /// Frames sent up to the last one that asked for a prompt ACK; bytes sent since, and whether a
     /// long frame is among them.
     prompted: u32,
@@ -262,6 +265,9 @@ impl ReplayBuffer {
 
     /// Records the time: all frames sent since the previous call had left by now.
     pub fn stamp(&mut self, now_ns: u64) {
+        if std::mem::replace(&mut self.heard, self.received) != self.received {
+            self.heard_ns = now_ns;
+        }
         let sent = self.sent();
         if self.unacknowledged.is_empty() || self.stamps.back().is_some_and(|last| last.0 == sent) {
             return;
@@ -291,9 +297,9 @@ impl ReplayBuffer {
         self.stamps.front().map(|&(_, at_ns)| at_ns)
     }
 
-    /// Time of the last ACK of a new frame.
-    pub fn acked_ns(&self) -> u64 {
-        self.acked_ns
+    /// Time of the last sign of life: an ACK of a new frame, or a frame, behind which ACKs may wait.
+    pub fn heard_ns(&self) -> u64 {
+        self.acked_ns.max(self.heard_ns)
     }
 
     /// Time by which the last acknowledged frame had left.
