@@ -346,7 +346,7 @@ impl EndpointDriver {
     }
 
     /// Handles a datagram; returns false if it is a stranger's that was dropped.
-    fn handle(&mut self, index: usize, datagram: Datagram, now: Instant) -> bool {
+    pub(super) fn handle(&mut self, index: usize, datagram: Datagram, now: Instant) -> bool {
         let Datagram { from, to, ecn, bytes } = datagram;
         if self.is_strange(&bytes, from, now) {
             self.note_strange(from);

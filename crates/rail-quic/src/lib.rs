@@ -30,6 +30,8 @@ mod first_packet;
 mod frames;
 mod handshake;
 mod hello;
+#[cfg(test)]
+mod hostile_tests;
 mod io_thread;
 mod keepalive;
 mod key_chain;

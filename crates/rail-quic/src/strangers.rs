@@ -151,6 +151,16 @@ impl Strangers {
         self.flood.as_ref().is_some_and(|flood| flood.denied.contains(&nonce))
     }
 
+    /// Checks the limits of what is kept.
+    #[cfg(test)]
+    pub fn check_bounds(&self) {
+        assert!(self.seen.len() <= SEEN_MAX);
+        if let Some(flood) = &self.flood {
+            assert!(flood.denied.len() <= DENIED_MAX);
+            assert!(self.marks.filter(&flood.denied, true).is_some());
+        }
+    }
+
     /// Returns the rate of a flood, in datagrams per second, once it was measured for a while.
     pub fn rate(&mut self, now: Instant) -> Option<u64> {
         let passed = now.saturating_duration_since(self.since);

@@ -14,8 +14,8 @@ use wire::{Frame, PeerId};
 use crate::{QuicConfig, QuicRail};
 
 /// Two ranks that exchange frames without end, and what rank 0 sees besides.
-struct Exchange {
-    rails: [QuicRail; 2],
+pub(super) struct Exchange {
+    pub rails: [QuicRail; 2],
     up: [bool; 2],
     rounds: u32,
     refused: Vec<Refusal>,
@@ -40,8 +40,8 @@ fn patient_rail(rank: u32, secret: u8, job: u64, connect_timeout: Duration) -> Q
 }
 
 impl Exchange {
-    fn new() -> Self {
-        let rails = [0, 1].map(|rank| rail(rank, 3, 9));
+    pub fn new() -> Self {
+        let rails = [0, 1].map(|rank| rail(rank, SECRET, JOB));
         let mut exchange = Self { rails, up: [false; 2], rounds: 0, refused: Vec::new() };
         let address = exchange.rails[1].address();
         exchange.rails[0].connect(PeerId(1), &address).unwrap();
@@ -56,7 +56,7 @@ impl Exchange {
         assert_eq!(self.rails[from].post(PeerId(1 - from as u32), &frame), Post::Done);
     }
 
-    fn turn(&mut self) {
+    pub fn turn(&mut self) {
         for rank in 0..2 {
             let mut arrived = None;
             let Self { rails, up, refused, .. } = self;
@@ -92,7 +92,7 @@ impl Exchange {
         }
     }
 
-    fn goes_on(&mut self) {
+    pub fn goes_on(&mut self) {
         let rounds = self.rounds + 200;
         self.until("the exchange goes on", |exchange| exchange.rounds >= rounds);
     }
@@ -115,7 +115,7 @@ impl Exchange {
 
 #[test]
 fn a_computing_rank_without_peers_is_reached() {
-    let mut rails = [0, 1].map(|rank| rail(rank, 3, 9));
+    let mut rails = [0, 1].map(|rank| rail(rank, SECRET, JOB));
     let address = rails[1].address();
     rails[0].connect(PeerId(1), &address).unwrap();
     let limit = Instant::now() + Duration::from_secs(30);
@@ -133,7 +133,7 @@ fn a_computing_rank_without_peers_is_reached() {
 #[test]
 fn a_peer_without_the_jobs_key_is_refused_and_reported() {
     let mut exchange = Exchange::new();
-    let fate = exchange.fate_of(rail(2, 4, 9));
+    let fate = exchange.fate_of(rail(2, SECRET + 1, JOB));
     assert!(matches!(fate, Fault::Unreachable(_)), "{fate:?}");
     assert!(exchange.refused.contains(&Refusal::Secret), "{:?}", exchange.refused);
     exchange.goes_on();
@@ -171,7 +171,7 @@ fn hundreds_of_abandoned_connections_leave_room_for_the_job() {
         // To make rails, and to end them, takes long on a busy machine, and the ranks are not to fall silent.
         let mut strangers: Vec<QuicRail> = Vec::new();
         for rank in 2..42 {
-            strangers.push(rail(rank, 3, 9));
+            strangers.push(rail(rank, SECRET, JOB));
             exchange.turn();
         }
         for stranger in &mut strangers {
@@ -184,7 +184,7 @@ fn hundreds_of_abandoned_connections_leave_room_for_the_job() {
     }
     exchange.goes_on();
     let patience = Duration::from_secs(30);
-    let mut late = patient_rail(50, 3, 9, patience);
+    let mut late = patient_rail(50, SECRET, JOB, patience);
     late.connect(PeerId(0), &target).unwrap();
     // It is let in, if only after its address is proved.
     let limit = Instant::now() + patience;
@@ -198,7 +198,8 @@ fn hundreds_of_abandoned_connections_leave_room_for_the_job() {
 
 /// First packets of connections that nobody of the job opens.
 fn strange_packets(target: std::net::SocketAddr, count: usize) -> Vec<Vec<u8>> {
-    let client = QuicClientConfig::try_from(Identity::of(&[4; 32].into(), 9).client()).unwrap();
+    let client =
+        QuicClientConfig::try_from(Identity::of(&[SECRET + 1; 32].into(), JOB).client()).unwrap();
     let config = ClientConfig::new(Arc::new(client));
     let mut endpoint = Endpoint::new(Arc::new(EndpointConfig::default()), None, false, None);
     let mut packet = || {
@@ -218,7 +219,7 @@ fn a_flood_of_first_packets_becomes_no_work_and_keeps_no_peer_out() {
     let packets = strange_packets(target, 500);
     let sockets: Vec<_> = (0..8).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
     let address = exchange.rails[0].address();
-    let mut late = patient_rail(50, 3, 9, Duration::from_secs(30));
+    let mut late = patient_rail(50, SECRET, JOB, Duration::from_secs(30));
     let (limit, mut is_up, mut sent) = (Instant::now() + Duration::from_secs(30), false, 0);
     while !is_up || sent < 20_000 {
         for packet in packets.iter().cycle().skip(sent % packets.len()).take(25) {
@@ -240,3 +241,6 @@ fn a_flood_of_first_packets_becomes_no_work_and_keeps_no_peer_out() {
 /// Connections of strangers at once, as in `handshake`, and three more.
 const PENDING_MAX: usize = 32 + 3;
 const PATIENCE: Duration = Duration::from_secs(4);
+/// Byte of the job's secret, and number of the job.
+pub(super) const SECRET: u8 = 3;
+pub(super) const JOB: u64 = 9;
