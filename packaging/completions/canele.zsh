@@ -148,7 +148,7 @@ _canele() {
             ':file:_files') ;;
         'canele tune') specs=($set2 
             '*--operations[Operations, such as bcast,allreduce \[default\: all\]]:operations:_files'
-            '*--sizes[Sizes in bytes, multiples of 8, such as 8,64k,1M; of a block or of the whole, as in the table]:sizes:_files'
+            '*--sizes[Sizes in bytes, multiples of 4, such as 8,64k,1M; of a block or of the whole, as in the table]:sizes:_files'
             '*--seconds[Seconds per case in each round]:seconds:_files'
             '*--rounds[Number of turns of each algorithm]:rounds:_files'
             '*--table[File of the table, in a folder that rank 0'\''s host sees]:table:_files'

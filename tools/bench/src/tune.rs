@@ -24,7 +24,7 @@ pub struct TuneArguments {
     /// Operations, such as bcast,allreduce [default: all]
     #[arg(long, value_delimiter = ',', value_parser = operation)]
     operations: Vec<Operation>,
-    /// Sizes in bytes, multiples of 8, such as 8,64k,1M; of a block or of the whole, as in the table
+    /// Sizes in bytes, multiples of 4, such as 8,64k,1M; of a block or of the whole, as in the table
     #[arg(long, default_value = "8,1k,16k,256k,1M")]
     sizes: Sizes,
     /// Seconds per case in each round
