@@ -63,8 +63,8 @@ def description(buffer, function):
 
 
 def is_copied(function):
-    """True if the function works on copies of sections until it has ended: a non-blocking collective to which no datatype describes them."""
-    if "nonblocking" not in function.scope or "collective" not in function.scope or not has_sections(function):
+    """True if the function works on copies of sections: a collective in the background to which no datatype describes them."""
+    if not {"nonblocking", "persistent"} & set(function.scope) or "collective" not in function.scope or not has_sections(function):
         return False
     return any(p.kind == "BUFFER" and description(p, function) is None for p in function.parameters)
 

@@ -43,10 +43,10 @@ for compiler in gfortran-11 flang-new-16 flang-new-19 gfortran; do
 done
 cat >refused.f90 <<'F90'
 use mpi_f08
-integer :: a(4), b(4)
-type(MPI_Request) :: request
+integer :: a(4)
+type(MPI_Win) :: win
 call MPI_Init()
-call MPI_Allreduce_init(a(::2), b(::2), 2, MPI_INTEGER, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, request)
+call MPI_Win_create(a(::2), 8_MPI_ADDRESS_KIND, 4, MPI_INFO_NULL, MPI_COMM_WORLD, win)
 end
 F90
 mpifort refused.f90 -o refused

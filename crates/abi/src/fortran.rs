@@ -1,7 +1,7 @@
 //! Facts about the Fortran compiler, which a library for Fortran gives to this one (MPI-5.0 §20.4).
 
 use std::ffi::{c_int, c_void};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mpi::info::Info;
 use mpi::request;
@@ -17,35 +17,66 @@ const SIZES: [(&str, &str); 4] = [
     ("mpi_double_precision_size", "8"),
 ];
 
-/// Function of the library for Fortran that is called after a collective.
-type Then = unsafe extern "C" fn(state: *mut c_void, is_ok: c_int);
+/// Function of the library for Fortran that hears of the runs of a collective.
+type Tell = unsafe extern "C" fn(state: *mut c_void, event: c_int);
 
-/// State of such a function, which one thread passes to another.
-struct ThenState(*mut c_void);
+/// Events of a collective: a persistent one is about to begin; a run has ended well, or with an error; no run can come.
+const BEGINS: c_int = 0;
+const SUCCEEDED: c_int = 1;
+const FAILED: c_int = 2;
+const FREED: c_int = 3;
 
-// SAFETY: it is used once, by `then`, which any thread may call.
-unsafe impl Send for ThenState {}
+/// Sections of Fortran that a collective has got copies of.
+#[derive(Debug)]
+struct Sections {
+    tell: Tell,
+    state: *mut c_void,
+}
 
-/// Calls `then` when a collective in the background has ended, before its request completes. For `libmpifort_abi` alone,
-/// which has just begun the collective. Returns 0, or an error code if the request is another; then nothing is called.
+// SAFETY: any thread may call the function with this state, as the caller of `canele_follow_collective` says.
+unsafe impl Send for Sections {}
+// SAFETY: one run follows the other, and so do the calls.
+unsafe impl Sync for Sections {}
+
+impl Sections {
+    fn tell(&self, event: c_int) {
+        // SAFETY: as the caller of `canele_follow_collective` says.
+        unsafe { (self.tell)(self.state, event) }
+    }
+}
+
+impl request::Follower for Sections {
+    fn begin(&self) {
+        self.tell(BEGINS);
+    }
+
+    fn end(&self, is_ok: bool) {
+        self.tell(if is_ok { SUCCEEDED } else { FAILED });
+    }
+}
+
+impl Drop for Sections {
+    fn drop(&mut self) {
+        self.tell(FREED);
+    }
+}
+
+/// Calls `tell` before each run of a persistent collective, and when a collective in the background has ended, before its
+/// request completes. The last call frees the state, even after an error. For `libmpifort_abi` alone, which has just got
+/// the request. Returns 0, or an error code if the request is another.
 ///
 /// # Safety
-/// Any thread may call `then` with this state.
+/// Any thread may call `tell` with this state, one at a time.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn canele_follow_collective(
     request: RawHandle,
-    then: Then,
+    tell: Tell,
     state: *mut c_void,
 ) -> c_int {
-    let state = ThenState(state);
-    let then = move |is_ok: bool| {
-        let state = state;
-        // SAFETY: as the caller says.
-        unsafe { then(state.0, c_int::from(is_ok)) }
-    };
+    let sections = Arc::new(Sections { tell, state });
     finish("canele_follow_collective", On::Process, || {
         let process = world::current()?;
-        named("request", request::follow_collective(process, handle(request), Box::new(then)))
+        named("request", request::follow_collective(process, handle(request), sections))
     })
 }
 

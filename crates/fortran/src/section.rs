@@ -2,8 +2,8 @@
 //!
 //! A contiguous section is passed by its address. A call that ends when it returns gets a contiguous copy of any other
 //! section. A call that uses the buffer after it has returned gets a datatype that describes the section, or the part of
-//! it that belongs to one rank. A non-blocking collective that no datatype can be given, such as a reduction, works on
-//! a copy until it has ended ([`CopiedRequest`]). Other sections are refused with `MPI_ERR_BUFFER`.
+//! it that belongs to one rank. A non-blocking or persistent collective that no datatype can be given, such as a reduction,
+//! works on a copy until it has ended ([`CopiedRequest`]). Other sections are refused with `MPI_ERR_BUFFER`.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
@@ -43,8 +43,9 @@ impl Section {
         // SAFETY: Fortran passes a descriptor.
         let mut section = unsafe { Self::address(descriptor) };
         if !section.is_contiguous {
+            let mut copy = Vec::new();
             // SAFETY: the elements that a descriptor describes can be read.
-            let mut copy = unsafe { gathered(&section.array) };
+            unsafe { gather(section.array.address, &section.array.runs(), &mut copy) };
             section.address = copy.as_mut_ptr().cast();
             (section.copy, section.is_written) = (Some(copy), is_written);
         }
@@ -121,7 +122,7 @@ impl Section {
     }
 }
 
-/// The request of a collective that works on copies of sections until it has ended.
+/// The request of a collective that works on copies of sections until it has ended, or until it is freed.
 pub(crate) struct CopiedRequest {
     request: Variable<Request>,
     copies: Vec<SectionCopy>,
@@ -142,21 +143,17 @@ impl CopiedRequest {
     }
 
     /// Puts a copy in the place of a section that is not contiguous. It is given back if it `is_written`. Refuses the section
-    /// over a library of others, which does not tell when a collective ends.
+    /// over a library of others, which does not tell of a collective's runs.
     pub(crate) fn copy(&mut self, section: &mut Section, is_written: bool) -> c_int {
         if follow_collective().is_none() {
             return section.refuse();
         }
         if !section.is_contiguous {
             let Array { address, .. } = section.array;
+            let (runs, mut bytes) = (section.array.runs(), Vec::new());
             // SAFETY: the elements that a descriptor describes can be read.
-            let bytes = unsafe { gathered(&section.array) };
-            self.copies.push(SectionCopy {
-                address,
-                runs: section.array.runs(),
-                bytes,
-                is_written,
-            });
+            unsafe { gather(address, &runs, &mut bytes) };
+            self.copies.push(SectionCopy { address, runs, bytes, is_written });
             // The memory of the copy stays where it is.
             let last = self.copies.len() - 1;
             section.address = self.copies[last].bytes.as_mut_ptr().cast();
@@ -180,29 +177,44 @@ impl Argument for CopiedRequest {
             && let Some(follow) = follow_collective()
         {
             let copies = Box::into_raw(Box::new(self.copies));
-            // SAFETY: the request is that of a collective that has begun, and the copies are given back once.
-            unsafe { follow(request, give_back, copies.cast()) };
+            // SAFETY: the request is that of a collective, and the copies are used from here on by its events alone.
+            unsafe { follow(request, handle_event, copies.cast()) };
         }
         self.request.give();
     }
 }
 
-/// Gives copies back to their sections, and frees them.
-unsafe extern "C" fn give_back(copies: *mut c_void, is_ok: c_int) {
-    // SAFETY: these are the copies of one request, whose collective has ended.
-    let copies = unsafe { Box::from_raw(copies.cast::<Vec<SectionCopy>>()) };
-    for SectionCopy { address, runs, bytes, .. } in
-        copies.iter().filter(|copy| copy.is_written && is_ok != 0)
-    {
-        // SAFETY: the section lasts and nobody else uses it until the request completes.
-        unsafe { scatter(*address, runs, bytes) };
+/// Copies sections before a run of a persistent collective, gives copies back after a run, or frees them at the end.
+unsafe extern "C" fn handle_event(copies: *mut c_void, event: c_int) {
+    let copies = copies.cast::<Vec<SectionCopy>>();
+    if event == FREED {
+        // SAFETY: the copies were in a box, and this is the last event.
+        drop(unsafe { Box::from_raw(copies) });
+        return;
+    }
+    // SAFETY: the copies last until they are freed, and one event follows the other.
+    for SectionCopy { address, runs, bytes, is_written } in unsafe { &mut *copies } {
+        // SAFETY: the section lasts, and nobody else uses it or its copy until the request completes.
+        unsafe {
+            match event {
+                BEGINS => gather(*address, runs, bytes),
+                SUCCEEDED if *is_written => scatter(*address, runs, bytes),
+                _ => {}
+            }
+        }
     }
 }
 
-/// Calls a function when a collective has ended, before its request completes.
+/// Events of a collective, besides a run that has failed.
+const BEGINS: c_int = 0;
+const SUCCEEDED: c_int = 1;
+const FREED: c_int = 3;
+
+/// Tells a function of the runs of a collective: before each of a persistent one, and of each end before the request
+/// completes.
 type FollowCollective = unsafe extern "C" fn(
     request: usize,
-    then: unsafe extern "C" fn(*mut c_void, c_int),
+    tell: unsafe extern "C" fn(*mut c_void, c_int),
     state: *mut c_void,
 ) -> c_int;
 
@@ -308,13 +320,13 @@ fn each_run(address: *mut u8, runs: &[Dimension], mut run: impl FnMut(*mut u8, u
     }
 }
 
-unsafe fn gathered(array: &Array) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    each_run(array.address, &array.runs(), |place, length| {
+/// Replaces bytes by those of a section. Room for as many bytes stays where it is.
+unsafe fn gather(address: *mut u8, runs: &[Dimension], bytes: &mut Vec<u8>) {
+    bytes.clear();
+    each_run(address, runs, |place, length| {
         // SAFETY: the elements of the section can be read.
         bytes.extend_from_slice(unsafe { slice::from_raw_parts(place, length) });
     });
-    bytes
 }
 
 unsafe fn scatter(address: *mut u8, runs: &[Dimension], bytes: &[u8]) {

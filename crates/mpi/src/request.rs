@@ -9,6 +9,7 @@ pub mod several;
 mod watching;
 
 use std::cell::Cell;
+use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -61,25 +62,41 @@ pub enum Source {
     Inactive,
 }
 
-/// Calls `then` when a collective in the background has ended, with true after success. Its request
-/// completes afterwards. Nobody else may use the request yet.
+/// Functions of a layer above for the start and the end of a collective in the background. Dropped when the request can run
+/// no more.
+pub trait Follower: Debug + std::marker::Send + Sync {
+    /// Called before each run of a persistent request.
+    fn begin(&self);
+    /// Called when a run has ended, before its request completes, with true after success.
+    fn end(&self, is_ok: bool);
+}
+
+/// Gives a follower to a collective that has begun, or to a persistent one that has not. Nobody else may use the request
+/// yet.
 ///
 /// # Errors
-/// `MPI_ERR_REQUEST` for another request; `then` is not called.
+/// `MPI_ERR_REQUEST` for another request.
 pub fn follow_collective(
     process: &Process,
     handle: Handle,
-    then: Box<dyn FnOnce(bool) + std::marker::Send>,
+    follower: Arc<dyn Follower>,
 ) -> Result<()> {
     let Named::Stored(vci) = Named::of(handle) else { return Err(unknown(handle)) };
     let mut requests = REQUESTS.of(vci).lock();
-    let Request::Collective(first) = &requests.find(handle)?.request else {
-        return Err(unknown(handle));
-    };
+    let stored = requests.find(handle)?;
+    if let Request::Persistent(persistent) = &stored.request
+        && let Template::Collective(collective) = &persistent.template
+    {
+        let collective = Arc::clone(collective);
+        let followed = Box::new(FollowedCollective { collective, follower });
+        stored.request = Request::persistent(Template::Followed(followed));
+        return Ok(());
+    }
+    let Request::Collective(first) = &stored.request else { return Err(unknown(handle)) };
     let first = first.clone();
     drop(requests);
     // The worker is locked before the table.
-    let both = first.followed_by(process.vci(vci), then);
+    let both = first.followed_by(process.vci(vci), Box::new(move |is_ok| follower.end(is_ok)));
     REQUESTS.of(vci).lock().find(handle)?.request = Request::Collective(both);
     Ok(())
 }
@@ -216,6 +233,15 @@ pub enum Template {
     Receive(Box<Receive>),
     /// Takes part in a collective.
     Collective(Arc<Collective>),
+    /// The same, for a layer above.
+    Followed(Box<FollowedCollective>),
+}
+
+/// A persistent collective with a follower.
+#[derive(Clone, Debug)]
+pub struct FollowedCollective {
+    collective: Arc<Collective>,
+    follower: Arc<dyn Follower>,
 }
 
 /// A persistent request.
@@ -533,6 +559,7 @@ impl Template {
             Self::Collective(collective) => {
                 return Ok(Active::Collective(collective::start(Arc::clone(collective), None)));
             }
+            Self::Followed(followed) => return Ok(Active::Collective(followed.begin())),
         };
         Ok(match request {
             Request::Done(done) => Active::Done(done),
@@ -545,6 +572,17 @@ impl Template {
             | Request::Generalized(_)
             | Request::Persistent(_) => unreachable!("a send or receive is one operation"),
         })
+    }
+}
+
+impl FollowedCollective {
+    #[cold]
+    fn begin(&self) -> PendingCollective {
+        self.follower.begin();
+        let follower = Arc::clone(&self.follower);
+        let progress = self.collective.team().progress();
+        collective::start(Arc::clone(&self.collective), None)
+            .followed_by(progress, Box::new(move |is_ok| follower.end(is_ok)))
     }
 }
 

@@ -129,6 +129,9 @@ impl Persistent {
             Template::Send(send) => send.comm.progress().submit(register),
             Template::Receive(receive) => receive.comm.progress().submit(register),
             Template::Collective(collective) => collective.team().progress().submit(register),
+            Template::Followed(followed) => {
+                followed.collective.team().progress().submit(register);
+            }
         }
     }
 }
