@@ -24,12 +24,14 @@ pub enum Class {
 }
 
 /// Representation of an element in memory. `Long`, `UnsignedLong` and `Wchar` equal `I64`, `U64`
-/// and `I32`, but have other widths in external data. C's `long double` has the format that it has on this architecture.
+/// and `I32`, but have other widths in external data. C's `char` and `long double` are those of
+/// this architecture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names say it: kind and width in bits of each part")]
 pub(crate) enum Element {
     I8,
     U8,
+    Char,
     I16,
     U16,
     I32,
@@ -99,7 +101,7 @@ impl Element {
     /// Returns the places of the element's parts in memory.
     pub const fn shape(self) -> ElementLayout {
         match self {
-            Self::I8 | Self::U8 | Self::Bytes1 => ElementLayout::basic(self, 1, 1),
+            Self::I8 | Self::U8 | Self::Char | Self::Bytes1 => ElementLayout::basic(self, 1, 1),
             Self::I16 | Self::U16 | Self::F16 => ElementLayout::basic(self, 2, 2),
             Self::I32 | Self::U32 | Self::Wchar | Self::F32 => ElementLayout::basic(self, 4, 4),
             Self::C16 => ElementLayout::basic(self, 4, 2),
@@ -248,7 +250,7 @@ builtins! {
     Wchar "MPI_WCHAR" 0x23c Character Wchar,
     Int8T "MPI_INT8_T" 0x240 Integer I8,
     Uint8T "MPI_UINT8_T" 0x241 Integer U8,
-    Char "MPI_CHAR" 0x243 Character I8,
+    Char "MPI_CHAR" 0x243 Character Char,
     SignedChar "MPI_SIGNED_CHAR" 0x244 Integer I8,
     UnsignedChar "MPI_UNSIGNED_CHAR" 0x245 Integer U8,
     Byte "MPI_BYTE" 0x247 Byte U8,

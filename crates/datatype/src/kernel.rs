@@ -2,6 +2,8 @@
 
 mod formats;
 
+use std::ffi::c_char;
+
 use memory::Region;
 
 use crate::builtin::Element;
@@ -72,6 +74,8 @@ fn function(op: Predefined, element: Element) -> fn(Elements) {
     match element {
         Element::I8 => integer::<i8>(op),
         Element::U8 => integer::<u8>(op),
+        // Without a sign on aarch64.
+        Element::Char => integer::<c_char>(op),
         Element::I16 => integer::<i16>(op),
         Element::U16 => integer::<u16>(op),
         Element::I32 | Element::Wchar => integer::<i32>(op),
@@ -338,6 +342,13 @@ mod tests {
         let mut d = [3u8, 0];
         run(Predefined::Land, Builtin::CBool, &[1, 1], &mut d);
         assert_eq!(d, [1, 0]);
+    }
+
+    #[test]
+    fn characters_have_the_sign_of_c() {
+        let mut b: [c_char; 1] = [1];
+        run(Predefined::Max, Builtin::Char, &[0xff_u8 as c_char], &mut b);
+        assert_eq!(b, [1.max(0xff_u8 as c_char)]);
     }
 
     #[test]

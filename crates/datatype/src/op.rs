@@ -148,7 +148,7 @@ impl Predefined {
 
 /// True if a type has the operations of integers.
 fn is_integer(builtin: Builtin) -> bool {
-    let is_byte = matches!(builtin.element(), Element::I8 | Element::U8);
+    let is_byte = matches!(builtin.element(), Element::I8 | Element::U8 | Element::Char);
     match builtin.class() {
         Class::Integer | Class::Multi => true,
         Class::Character => is_byte,
