@@ -22,7 +22,8 @@ pub fn link_options(soname: &str) -> Vec<String> {
     assert!(status.is_ok_and(|status| status.success()), "{compiler:?} makes no shared library");
     vec![
         format!("-Wl,-soname,{soname}"),
-        format!("-Wl,--no-as-needed,{}", library.display()),
+        "-Wl,--no-as-needed".to_owned(),
+        library.display().to_string(),
         "-Wl,--as-needed,-z,lazy".to_owned(),
     ]
 }
