@@ -27,8 +27,7 @@ export PATH=$prefix/bin:$PATH LD_LIBRARY_PATH=$prefix/lib
 list_of_excluded=$here/mpich.excluded wrappers=$prefix languages=(--enable-fortran=all)
 compilers=(CC=mpicc FC=mpifort F77=mpif77)
 if [ -n "$reference" ]; then
-    # Those of handles, statuses and constants: data move as in the standard ABI.
-    suites="attr comm errhan group info init pt2pt"
+    suites="attr coll comm datatype errhan group info init io pt2pt rma topo"
     list_of_excluded=$here/mpich_abi.excluded folder=$folder/abi languages=(--disable-fortran)
     wrappers=$folder compilers=("CC=$folder/bin/mpicc")
     export LD_LIBRARY_PATH=$prefix/lib/canele/mpich
@@ -60,7 +59,7 @@ build() {
         touch "$part/built"
     done
     # The non-blocking variants of tests of files, and others that are optional.
-    for source in io/i_*.c f{77,90,08}/io/{i_,iwriteatall}*.f* f77/ext/allocmemf f{90,08}/ext/allocmemf90 f90/rma/aintf90 f08/rma/aintf08; do
+    for source in io/i_*.c f{77,90,08}/io/{i_,iwriteatall}*.f* f77/ext/allocmemf f{90,08}/ext/allocmemf90 rma/aint{,_collattach} f90/rma/aintf90 f08/rma/aintf08; do
         part=${source%/*} source=${source##*/}
         [[ " $suites " != *" $part "* ]] || make -C "$part" "${source%.*}" >>optional.log 2>&1 || true
     done
