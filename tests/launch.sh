@@ -124,6 +124,15 @@ check "also under a launcher that does not name its socket" "rank 0 of 2 rank 1 
 check "a rank may start a job" "rank 0 of 2 rank 1 of 2 tool 0 of 2 tool 1 of 2 " "$(starts "$work/starts" rank true "$mpiexec -n 2 $tool")"
 check "a program between mpiexec and a rank is none" "rank 0 of 2 rank 1 of 2 " "$(starts sh -c "true; $work/starts rank; true")"
 check "and a rank may be two programs in turn" "a 0 of 2 a 1 of 2 b 0 of 2 b 1 of 2 " "$(starts sh -c "$work/starts a; $work/starts b")"
+# The same under a launcher that ranks connect to.
+python3 "$(dirname "$0")/programs/pmi_port.py" >"$work/port" &
+server=$!
+until_true 20 '[ -s "$work/port" ]'
+connected() { PMI_PORT=$(head -1 "$work/port") PMI_ID=0 timeout 20 "$@" 2>&1 | tr '\n' ' '; }
+check "programs of a rank that connects to its launcher are alone" "rank 0 of 1 tool 0 of 1 tool 0 of 1 " "$(connected "$work/starts" rank "$tool" "$tool")"
+check "and its launcher knows the rank only" "server: joined server: finalized " "$(tail -n +2 "$work/port" | tr '\n' ' ')"
+check "programs in turn each join" "a 0 of 1 b 0 of 1 3" "$(connected sh -c "$work/starts a; $work/starts b")$(grep -c finalized "$work/port")"
+kill $server
 # Python closes descriptors above 2 in what it starts.
 run -n 2 python3 -c 'import subprocess, sys; sys.exit(subprocess.run(sys.argv[1:]).returncode)' "$work/starts" rank 2>"$work/err" >&2
 check "a program between them that closes the connection is told of" "yes" "$(grep -q 'the launcher.s connection (PMI_FD=[0-9]*) is closed' "$work/err" && echo yes)"
@@ -150,6 +159,10 @@ limited -H 64 -n 17 "$work/starts" a >"$work/said"
 check "a hard limit that the agent reaches ends the job" "126 1" "$? $(grep -c 'rank .* on localhost: no more ranks can be started here: the limit of 64 open files is reached; raise the hard limit (ulimit -Hn), or use more hosts; ending the job' "$work/err")"
 run -n 17 sh -c "ulimit -n 64; exec $work/starts a" 2>"$work/err" >"$work/said"
 check "and so does one that ranks would reach" "yes" "$(grep -q 'the limit of 64 open files is too low for 17 ranks on a host, which need 70: raise the hard limit (ulimit -Hn)' "$work/err" && echo yes)"
+"$1/mpicc" -Wall -Werror -O1 "$(dirname "$0")/programs/short_of_files.c" -o "$work/short_of_files" || exit 1
+output=$(run -genv CANELE_RAILS shm -n 2 "$work/short_of_files" 1 2>"$work/err")
+check "a rank without a free file gets what a neighbour has sent once it has one" "0 arrived" "$? $output"
+check "and the user is told why it waits" "1 canele: rank 0: shm: a rank of this host cannot be reached: Too many open files (os error 24); it is tried again, and more open files (ulimit -n) would help" "$(wc -l <"$work/err") $(cat "$work/err")"
 printf '#!/no/such\n' >"$work/script" && chmod +x "$work/script"
 run -n 1 "$work/script" 2>"$work/err"
 check "a missing interpreter is told of as such" "127 mpiexec: rank 0 on localhost: program $work/script needs the interpreter /no/such, which is missing on this host" "$? $(cat "$work/err")"

@@ -56,7 +56,7 @@ pub(crate) fn take(fd: i32) -> io::Result<UnixStream> {
     stream
 }
 
-/// Marks this process as a rank of a PMIx launcher, which leaves nothing open that would. The mark stays until the
+/// Marks this process as a rank of a launcher that passes no connection (PMIx, `PMI_PORT`). The mark stays until the
 /// process ends. Returns false if the process has it already.
 ///
 /// # Errors
@@ -71,12 +71,12 @@ pub(crate) fn mark() -> io::Result<bool> {
     Ok(true)
 }
 
-/// True if an ancestor is a rank of this PMIx namespace: this process is a program that it has started.
-pub(crate) fn is_descendant(namespace: &str) -> bool {
-    let given = format!("PMIX_NAMESPACE={namespace}");
+/// True if an ancestor is a rank to which the launcher has given this variable, `NAME=VALUE`: this process is a program
+/// that it has started.
+pub(crate) fn is_descendant(given: &str) -> bool {
     let mut ancestor = getppid().map(|id| id.as_raw_nonzero().to_string());
     for _ in 0..ANCESTORS_MAX {
-        let Some(process) = ancestor.filter(|process| has_variable(process, &given)) else { break };
+        let Some(process) = ancestor.filter(|process| has_variable(process, given)) else { break };
         if is_marked(&process) {
             return true;
         }

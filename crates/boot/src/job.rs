@@ -58,7 +58,7 @@ impl Job {
                 }
             }
             Detected::Pmix { namespace, rank } => {
-                if identity::is_descendant(&namespace) {
+                if identity::is_descendant(&format!("PMIX_NAMESPACE={namespace}")) {
                     // A program that a rank has started.
                     return Self::alone();
                 }
@@ -69,6 +69,11 @@ impl Job {
                 Self::of_many(Box::new(pmix), rank, size)
             }
             Detected::PmiPort { address, id } => {
+                if identity::is_descendant(&format!("PMI_PORT={address}")) {
+                    // A program that a rank has started.
+                    return Self::alone();
+                }
+                identity::mark().map_err(BootError::Launcher)?;
                 let stream = TcpStream::connect(&address).map_err(BootError::Launcher)?;
                 let (pmi, place) = Pmi::open(stream, Some(id))?;
                 let (rank, size) = place.unwrap_or((id, 1));

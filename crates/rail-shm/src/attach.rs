@@ -20,6 +20,7 @@ use crate::node::Address;
 use crate::ring::{Consumer, HEADER_AT, HEADER_LEN, Producer, SEGMENT_LEN};
 use crate::segment::{Segment, open_descriptor};
 use crate::shared::Shared;
+use crate::shortage::is_shortage;
 use crate::sleep::Fences;
 use crate::{CAPABILITIES, ShmLink, ShmRail, ShmReport, process_memory, ring};
 
@@ -49,18 +50,15 @@ impl ShmRail {
         if address.identity != self.address.identity {
             return Err(RailError::Unreachable("another node".into()));
         }
-        let refused = |what: &'static str| {
-            move |error: io::Error| RailError::Unreachable(format!("{what}: {error}"))
-        };
         let inbox = Segment::attach(address.pid, address.inbox, INBOX_LEN)
-            .map_err(refused("the peer's inbox"))?;
+            .map_err(unattached("the peer's inbox"))?;
         let other = self.other_jobs.process(peer);
         let job = other.map_or(self.job, |process| u128::from(process.job).to_le_bytes());
         if inbox.slice(TOKEN_AT, 16) != address.token || inbox.slice(JOB_AT, 16) != job {
             return Err(RailError::Unreachable("the peer's inbox is another's".into()));
         }
         let doorbell = open_descriptor(address.pid, address.doorbell)
-            .map_err(refused("the peer's doorbell"))?;
+            .map_err(unattached("the peer's doorbell"))?;
         let mut segment = Segment::create(SEGMENT_LEN)
             .map_err(|source| RailError::System { call: "shared memory for a ring", source })?;
         segment.write(HEADER_AT, &self.ring_header(peer, address));
@@ -149,10 +147,19 @@ impl ShmRail {
             if entry == 0 {
                 break;
             }
+            if !self.shortage.is_over() {
+                break;
+            }
+            // Another ring that cannot be attached belongs to a peer that has ended.
+            if let Err(RailError::System { source, .. }) =
+                self.receive_ring((entry >> 32) as i32, entry as i32)
+            {
+                let text = self.shortage.note(&source);
+                self.events.extend(text.map(ShmReport::Hampered));
+                break;
+            }
             self.announced += 1;
             moved = true;
-            // A ring that cannot be attached belongs to a peer that has ended.
-            let _ = self.receive_ring((entry >> 32) as i32, entry as i32);
         }
         if moved && let Some(cursors) = &self.cursors {
             cursors.note_announced(self.announced);
@@ -162,8 +169,8 @@ impl ShmRail {
 
     #[cold]
     fn receive_ring(&mut self, pid: i32, fd: i32) -> Result<(), RailError> {
-        let unreachable = |error: io::Error| RailError::Unreachable(error.to_string());
-        let segment = Segment::attach(pid, fd, SEGMENT_LEN).map_err(unreachable)?;
+        let segment =
+            Segment::attach(pid, fd, SEGMENT_LEN).map_err(unattached("the peer's ring"))?;
         // Its creator may change it meanwhile.
         let header = segment.slice(HEADER_AT, HEADER_LEN).to_vec();
         let malformed = || RailError::Unreachable("a ring without introduction".into());
@@ -203,6 +210,15 @@ impl ShmRail {
                 self.other_jobs.with(peer).is_some_and(is_right).then_some(peer)
             }
         }
+    }
+}
+
+/// Returns the error for something of a peer that cannot be attached: this process lacks a resource, or the peer has it
+/// no more.
+fn unattached(what: &'static str) -> impl Fn(io::Error) -> RailError {
+    move |source| match is_shortage(&source) {
+        true => RailError::System { call: what, source },
+        false => RailError::Unreachable(format!("{what}: {source}")),
     }
 }
 

@@ -21,6 +21,7 @@ mod segment;
 mod shared;
 mod shared_memory;
 mod shm_coll;
+mod shortage;
 mod sleep;
 
 use std::collections::{HashMap, VecDeque};
@@ -56,6 +57,7 @@ use crate::segment::{Segment, open_descriptor};
 use crate::shared::Shared;
 pub use crate::shared_memory::SharedMemory;
 pub use crate::shm_coll::{Operations, ShmColl, ShmCollInvitation};
+use crate::shortage::Shortage;
 use crate::sleep::Fences;
 
 /// Configuration of the rail.
@@ -94,6 +96,8 @@ pub struct ShmRail {
     /// Doorbells of neighbours without a link.
     doorbells: HashMap<PeerId, File>,
     events: VecDeque<ShmReport>,
+    /// Lack of a resource for rings that neighbours have announced.
+    shortage: Shortage,
     /// Time of the next liveness check of the neighbours.
     next_look: Instant,
     /// Number of consecutive polls that found nothing.
@@ -129,6 +133,7 @@ struct ShmLink {
 enum ShmReport {
     Up(PeerId, Capabilities),
     Down(PeerId, Fault),
+    Hampered(String),
 }
 
 impl ShmRail {
@@ -176,6 +181,7 @@ impl ShmRail {
             by_peer: Vec::new(),
             doorbells: HashMap::new(),
             events: VecDeque::new(),
+            shortage: Shortage::default(),
             next_look: Instant::now(),
             idle_polls: 0,
             cursors: None,
@@ -457,6 +463,7 @@ impl Rail for ShmRail {
                     sink(Event::Down { peer, fault });
                     return true;
                 }
+                ShmReport::Hampered(reason) => sink(Event::Hampered { reason }),
             }
         }
         for index in 0..self.links.len() {
