@@ -29,7 +29,8 @@ _canele_place() {
         'canele info') commands='' options='--settings --link --progress --system --plan --on --oversubscribed --pair --help' ;;
         'canele jobs' | 'canele stack' | 'canele profile') commands='' options='--help' ;;
         'canele top') commands='' options='--json --interval --count --help' ;;
-        'canele grid') commands='' options='--hosts --launcher-exec --save --help' ;;
+        'canele grid') commands='status' options='--hosts --launcher-exec --save --help' ;;
+        'canele grid status') commands='' options='--json --timeout --help' ;;
         'canele lab') commands='up run grid status set cut heal flow down' options='--help' ;;
         'canele lab up') commands='' options='--name --sites --nodes --nics --rtt --wan-rate --lan-rate --wan-buffer --socket-max --wan-loss --pair --private --speed --seed --help' ;;
         'canele lab run' | 'canele lab grid' | 'canele lab heal' | 'canele lab down') commands='' options='--name --help' ;;
@@ -63,7 +64,7 @@ _canele_place() {
 # Sets the kind of the value that an option wants.
 _canele_option() {
     case $1 in
-        --beside | --buffer | --by | --class | --computing | --count | --delay | --depths | --duplicate | --files | --for | --from | --hosts | --interval | --kernel | --lab | --lan-rate | --launcher-exec | --link | --long | --loss | --masters | --messages | --mtu | --name | --nics | --nodes | --on | --operations | --output | --packets | --pair | --peers | --place | --plan | --prefix | --private | --ranks | --rate | --reorder | --reorder-delay | --rounds | --rtt | --save | --seconds | --seed | --silence | --sites | --sizes | --sleep | --socket-max | --speed | --table | --threads | --to | --unready | --variant | --waiting | --wan-buffer | --wan-loss | --wan-rate) wanted=file ;;
+        --beside | --buffer | --by | --class | --computing | --count | --delay | --depths | --duplicate | --files | --for | --from | --hosts | --interval | --kernel | --lab | --lan-rate | --launcher-exec | --link | --long | --loss | --masters | --messages | --mtu | --name | --nics | --nodes | --on | --operations | --output | --packets | --pair | --peers | --place | --plan | --prefix | --private | --ranks | --rate | --reorder | --reorder-delay | --rounds | --rtt | --save | --seconds | --seed | --silence | --sites | --sizes | --sleep | --socket-max | --speed | --table | --threads | --timeout | --to | --unready | --variant | --waiting | --wan-buffer | --wan-loss | --wan-rate) wanted=file ;;
         --congestion | --flow) wanted=words words='cubic bbr reno' ;;
         --direction) wanted=words words='in out both' ;;
         --tcp-forbidden | --udp-forbidden) wanted=words words='true false' ;;

@@ -66,7 +66,7 @@ _canele() {
     )
     while (( CURRENT > 2 )); do
         case "$place $words[2]" in
-            'canele info' | 'canele jobs' | 'canele stack' | 'canele top' | 'canele grid' | 'canele lab' | 'canele lab up' | 'canele lab run' | 'canele lab grid' | 'canele lab status' | 'canele lab set' | 'canele lab cut' | 'canele lab heal' | 'canele lab flow' | 'canele lab down' | 'canele profile' | 'canele tune' | 'canele bench' | 'canele bench clock' | 'canele bench pingpong' | 'canele bench burst' | 'canele bench oversubscribed' | 'canele bench cut' | 'canele bench behind' | 'canele bench queues' | 'canele bench modules' | 'canele bench rails' | 'canele bench overhead' | 'canele bench addressed' | 'canele bench express' | 'canele bench overlap' | 'canele bench progress' | 'canele bench reactivity' | 'canele bench threads' | 'canele bench offload' | 'canele bench idle' | 'canele bench wan' | 'canele bench slowstart' | 'canele bench coll' | 'canele bench torres' | 'canele bench pairs' | 'canele bench onesided' | 'canele bench gups' | 'canele bench nas' | 'canele bench ray2mesh' | 'canele bench simri' | 'canele bench io' | 'canele bench compare' | 'canele bench report') place="$place $words[2]"; shift words; (( CURRENT-- )) ;;
+            'canele info' | 'canele jobs' | 'canele stack' | 'canele top' | 'canele grid' | 'canele grid status' | 'canele lab' | 'canele lab up' | 'canele lab run' | 'canele lab grid' | 'canele lab status' | 'canele lab set' | 'canele lab cut' | 'canele lab heal' | 'canele lab flow' | 'canele lab down' | 'canele profile' | 'canele tune' | 'canele bench' | 'canele bench clock' | 'canele bench pingpong' | 'canele bench burst' | 'canele bench oversubscribed' | 'canele bench cut' | 'canele bench behind' | 'canele bench queues' | 'canele bench modules' | 'canele bench rails' | 'canele bench overhead' | 'canele bench addressed' | 'canele bench express' | 'canele bench overlap' | 'canele bench progress' | 'canele bench reactivity' | 'canele bench threads' | 'canele bench offload' | 'canele bench idle' | 'canele bench wan' | 'canele bench slowstart' | 'canele bench coll' | 'canele bench torres' | 'canele bench pairs' | 'canele bench onesided' | 'canele bench gups' | 'canele bench nas' | 'canele bench ray2mesh' | 'canele bench simri' | 'canele bench io' | 'canele bench compare' | 'canele bench report') place="$place $words[2]"; shift words; (( CURRENT-- )) ;;
             *) break ;;
         esac
     done
@@ -91,10 +91,14 @@ _canele() {
             '*--json[Print one JSON object per interval, each on a line]'
             '*--interval[Length of an interval in seconds, from 0.1 to 3600]:interval:_files'
             '*--count[End after so many intervals \[default\: 1 for a table without a terminal\]]:count:_files') ;;
-        'canele grid') specs=($set0 
+        'canele grid') commands=('status:Ask the hosts of a grid file what they have, and print which do not answer') specs=($set0 
             '*--hosts[Hosts, such as a,b\:2,c; numbers of ranks are written to the file]:hosts:_files'
             '*--launcher-exec[Start agents by the command CMD HOST AGENT \[default\: ssh\]]:launcher_exec:_files'
             '*--save[Write the grid file, for mpiexec -grid]:save:_files') ;;
+        'canele grid status') specs=($set0 
+            ':file:_files'
+            '*--json[Print one JSON object]'
+            '*--timeout[Seconds after which a host counts as unreachable]:timeout:_files') ;;
         'canele lab') commands=('up:Raise a lab, in place of one of the same name, and measure its links' 'run:Run a command on a node' 'grid:Print the lab as a grid file, for mpiexec -grid' 'status:Print nodes, links, and what each link has carried, lost or dropped' 'set:Change links between sites while they carry traffic' 'cut:Cut off a site from all others, or a node from all others' 'heal:End all cuts' 'flow:Run a competing TCP flow, and print its goodput' 'down:Take the lab down, with all its processes') specs=($set0 ) ;;
         'canele lab up') specs=($set1 
             '*--name[Name of the lab, letters and digits; labs of different names exist side by side]:name:_files'

@@ -1,4 +1,6 @@
-//! `canele grid`: finds sites by measuring round trips between hosts.
+//! `canele grid`: finds sites by measuring round trips between hosts. The word `status` asks the hosts of a grid file.
+
+mod status;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -10,10 +12,13 @@ use crate::units::time;
 
 /// Options of `canele grid`.
 #[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Arguments {
+    #[command(subcommand)]
+    word: Option<GridCommand>,
     /// Hosts, such as a,b:2,c; numbers of ranks are written to the file
-    #[arg(long, value_name = "A,B:2,…")]
-    hosts: String,
+    #[arg(long, value_name = "A,B:2,…", required = true)]
+    hosts: Option<String>,
     /// Start agents by the command CMD HOST AGENT [default: ssh]
     #[arg(long, value_name = "CMD")]
     launcher_exec: Option<String>,
@@ -22,7 +27,16 @@ pub struct Arguments {
     save: Option<PathBuf>,
 }
 
+#[derive(Debug, clap::Subcommand)]
+enum GridCommand {
+    /// Ask the hosts of a grid file what they have, and print which do not answer
+    Status(status::StatusArguments),
+}
+
 pub fn run(arguments: &Arguments) -> ExitCode {
+    if let Some(GridCommand::Status(arguments)) = &arguments.word {
+        return status::run(arguments);
+    }
     match find(arguments) {
         Ok(text) => {
             // A reader may close the pipe early.
@@ -37,7 +51,8 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 }
 
 fn find(arguments: &Arguments) -> Result<String, String> {
-    let options = Options::of_hosts(&arguments.hosts, arguments.launcher_exec.as_deref());
+    let hosts = arguments.hosts.as_deref().unwrap_or_default();
+    let options = Options::of_hosts(hosts, arguments.launcher_exec.as_deref());
     let discovery = Discovery::between(&options.map_err(|error| error.to_string())?)?;
     let mut text = report(&discovery);
     if let Some(path) = &arguments.save {

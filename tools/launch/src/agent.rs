@@ -20,6 +20,7 @@ use crate::channel::{Ended, Exit, Message, MessageKind, RankStart, Start, secret
 use crate::child_agents::ChildAgents;
 use crate::discovery::Probe;
 use crate::gateway::{self, GatewayProcess};
+use crate::host_status::HostState;
 use crate::pmi::{self, AgentReply, SharedValues};
 use crate::probe::{self, Token};
 use crate::refusal::{NOT_LOADED, OwnLibrary, limited, missing_library, program, refusal};
@@ -205,7 +206,8 @@ impl Agent {
             | MessageKind::Probed
             | MessageKind::Trace
             | MessageKind::Profile
-            | MessageKind::Bound => {}
+            | MessageKind::Bound
+            | MessageKind::HostState => {}
         }
     }
 
@@ -223,6 +225,10 @@ impl Agent {
     fn start(&mut self, start: Start) {
         // Child agents take longer to start than ranks.
         self.child_agents.start(&start, self.secret.as_ref(), &self.sent, &self.out);
+        if let Some(request) = &start.status {
+            let state = serde_json::to_vec(&HostState::here(request)).unwrap_or_default();
+            send(&self.out, &Message::new(MessageKind::HostState, request.number, state));
+        }
         for one in &start.gateways {
             match &self.secret {
                 Some(secret) => self.gateways.push(gateway::start(one, secret, &self.out)),
@@ -558,7 +564,7 @@ pub(crate) fn send(out: &Out, message: &Message) {
 }
 
 /// Version in the `Hello` message.
-pub(crate) const VERSION: &str = "canele-agent 12";
+pub(crate) const VERSION: &str = "canele-agent 13";
 
 /// Signals by which `mpiexec` ends a job.
 const ENDING: [i32; 5] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGKILL];

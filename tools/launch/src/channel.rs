@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use crate::binding::CoreBinding;
+use crate::host_status::StatusRequest;
 
 /// A message in either direction.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,6 +76,8 @@ pub(crate) enum MessageKind {
     Report,
     /// To the agent: a signal's number, for the ranks that handle or ignore it.
     SignalTaken,
+    /// From the agent: the [`HostState`](crate::host_status::HostState) of the host with this number.
+    HostState,
 }
 
 /// The processes that an agent starts: its node's ranks, gateways and child agents.
@@ -93,6 +96,8 @@ pub(crate) struct Start {
     pub trace_bytes: Option<u64>,
     /// True if the calls of each rank are counted.
     pub has_profile: bool,
+    /// Request for the state of its host, in the place of ranks.
+    pub status: Option<StatusRequest>,
 }
 
 /// A gateway to start.
@@ -182,10 +187,11 @@ pub(crate) enum Exit {
 }
 
 impl Start {
-    /// Returns all ranks that are started here and by child agents.
+    /// Returns all ranks that are started here and by child agents, or the numbers of the hosts whose state is requested.
     pub fn all_ranks(&self) -> Vec<u32> {
         let children = self.branches.iter().flat_map(|branch| branch.start.all_ranks());
-        self.ranks.iter().map(|one| one.rank).chain(children).collect()
+        let own = self.ranks.iter().map(|one| one.rank);
+        own.chain(self.status.iter().map(|one| one.number)).chain(children).collect()
     }
 }
 
@@ -281,6 +287,7 @@ impl MessageKind {
             Self::Bound,
             Self::Report,
             Self::SignalTaken,
+            Self::HostState,
         ];
         all.into_iter().find(|kind| *kind as u8 == byte)
     }

@@ -29,6 +29,8 @@ pub(crate) struct Node {
     pub host: String,
     /// Its ranks, with those of its child agents.
     pub ranks: Vec<u32>,
+    /// True if it is asked for the state of its host, and has no ranks.
+    is_asked: bool,
     /// True if the agent has answered.
     answered: bool,
     /// Command that started it.
@@ -83,6 +85,7 @@ impl Node {
         let node = Self {
             host: host.clone(),
             ranks,
+            is_asked: start.status.is_some(),
             answered: false,
             command: words.clone(),
             process,
@@ -137,13 +140,14 @@ impl Node {
         let status = self.exit_status();
         let exit_status =
             status.map_or("its channel was closed".into(), |status| status.to_string());
-        let Self { host, ranks, answered, command, .. } = self;
-        match answered {
-            true => format!(
+        let Self { host, ranks, is_asked, answered, command, .. } = self;
+        match (answered, is_asked) {
+            (true, true) => format!("the agent on host {host} is gone ({exit_status})"),
+            (true, false) => format!(
                 "the agent on host {host} with {} ranks is gone ({exit_status})",
                 ranks.len()
             ),
-            false => {
+            (false, _) => {
                 let advice = advice(command, status.and_then(|status| status.code()));
                 format!(
                     "the launcher could not start an agent on host {host} ({exit_status}){advice}"
@@ -163,8 +167,8 @@ impl Node {
 
     /// Returns the error text if nobody has answered.
     pub fn silence_text(&self, patience_s: u64) -> String {
-        let (host, variable) = (&self.host, settings::CONNECT_TIMEOUT.variable());
-        format!("no agent answered on host {host} within {patience_s} s ({variable})")
+        let limit = if self.is_asked { "--timeout" } else { settings::CONNECT_TIMEOUT.variable() };
+        format!("no agent answered on host {} within {patience_s} s ({limit})", self.host)
     }
 
     /// Waits for the process and returns its exit status. None if it had to be killed.

@@ -358,7 +358,8 @@ impl Run {
             | MessageKind::Listen
             | MessageKind::Listening
             | MessageKind::Probe
-            | MessageKind::Probed => {}
+            | MessageKind::Probed
+            | MessageKind::HostState => {}
         }
     }
 

@@ -12,6 +12,7 @@ use crate::binding::CoreBinding;
 use crate::channel::{Branch, GatewayStart, RankStart, Start};
 use crate::grid::{Gateway, Grid, Site};
 use crate::host;
+use crate::host_status::StatusRequest;
 use crate::launch_context::LaunchContext;
 use crate::launcher::Launcher;
 use crate::options::{Inherited, Options, Program};
@@ -107,6 +108,7 @@ impl Tree {
                 awaits,
                 trace_bytes,
                 has_profile,
+                status: None,
             };
             let launcher = launcher(host, site, is_child, options, here);
             let agent = agent(site, &launcher, options, here);
@@ -157,6 +159,34 @@ impl StartedGateway {
         let listen = self.gateway.listen_addresses().iter().map(ListenAddress::to_string).collect();
         GatewayStart { number, name: self.name.clone(), listen, arguments, job }
     }
+}
+
+/// Returns agents on all hosts of a grid, which report on their hosts. The hosts have numbers in order of the grid.
+pub(crate) fn status(options: &Options, here: &LaunchContext) -> Vec<Branch> {
+    let mut branches: Vec<Branch> = Vec::new();
+    let mut number = 0;
+    for site in options.grid.iter().flat_map(|grid| &grid.sites) {
+        for (at, host) in site.hosts.iter().enumerate() {
+            let launcher = launcher(&host.name, Some(site), at > 0, options, here);
+            let agent = agent(Some(site), &launcher, options, here);
+            let own = site.gateways.iter().filter(|gateway| gateway.host == host.name);
+            let listen = |gateway: &Gateway| {
+                gateway.listen_addresses().iter().map(ListenAddress::to_string).collect()
+            };
+            let request = StatusRequest { number, gateways: own.map(listen).collect() };
+            let patience_s = here.patience_s;
+            let start = Start { status: Some(request), patience_s, ..Start::default() };
+            let command = launcher.command(&host.name, &agent);
+            let branch =
+                Branch { host: format!("{}{OF_SITE}{}", host.name, site.name), command, start };
+            match branches.last_mut().filter(|_| at > 0) {
+                Some(first) => first.start.branches.push(branch),
+                None => branches.push(branch),
+            }
+            number += 1;
+        }
+    }
+    branches
 }
 
 /// Returns the `CANELE_GATEWAYS` setting of each site, for gateways that listen at these addresses.
