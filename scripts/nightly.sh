@@ -155,7 +155,7 @@ placement() {
 
 # Jobs within allocations of a Slurm of the test's own.
 slurm() {
-    programs && tests/slurm.sh "$prefix"
+    programs && tests/slurm.sh "$prefix" && tests/co_allocation.sh "$prefix" real
 }
 
 # The commands of the page for newcomers.

@@ -62,6 +62,12 @@ whole_grid() { # owner of the caches
     check "ranks know their nodes and sites" "0:0 0:0 2:0 2:0 4:4 4:4 6:4 6:4 0 strangers" "$(run -grid "$work/grid.toml" -genv CANELE_SITE x -n 8 "$work/sites")"
     check "and without names" "0:0 0:0 2:0 2:0 4:4 4:4 6:4 6:4 0 strangers" "$(run -launcher-exec "$canele lab run" -hosts site0-node0:2,site0-node1:2,site1-node0:2,site1-node1:2 -n 8 "$work/sites")"
     check "8 ranks on both sites" "collectives on 8 ranks: 0 failures" "$(run -grid "$work/grid.toml" -n 8 "$work/collectives")"
+    "${as[@]}" "$canele" grid status "$work/grid.toml" >"$work/said" 2>"$work/err"
+    check "all hosts answer" "0 2 2" "$? $(grep -cE '^site0-node[01] +north +[0-9.]+ +[1-9]' "$work/said") $(grep -cE '^site1-node[01] +south +[0-9.]+ +[1-9]' "$work/said")"
+    sed 's/"site1-node1/"site1-node9/' "$work/grid.toml" >"$work/more.toml"
+    "${as[@]}" "$canele" grid status "$work/more.toml" >"$work/said" 2>"$work/err"
+    check "all but one that the lab does not have" "1 1 1" \
+        "$? $(grep -cE '^site1-node9 +south +no answer: the launcher could not start an agent on host site1-node9 of site south' "$work/said") $(grep -c '^1 of 4 hosts does not answer$' "$work/said")"
 
     # A firewall between the sites. The losses that a busy machine has shown earlier jobs would put QUIC first.
     for forbidden in udp tcp; do
@@ -136,6 +142,7 @@ gateways() {
 private_site() {
     timeout 60 "${as[@]}" "$canele" lab up --name "$CANELE_LAB" --private 1 >/dev/null 2>&1
     "${as[@]}" "$canele" lab grid | sed 's/^name = "site."/&\nslots = 2/' >"$work/grid.toml"
+    check "its gateway could listen" 1 "$("${as[@]}" "$canele" grid status "$work/grid.toml" | grep -cE '^site1-node0 .* can listen at 10.77.1.10$')"
     check "8 ranks communicate through a gateway" "collectives on 8 ranks: 0 failures" "$(run -grid "$work/grid.toml" -n 8 "$work/collectives")"
     "${as[@]}" "$mpiexec" -timeout 50 -grid "$work/grid.toml" -genv EXCHANGE_BEGUN "$work/begun" -n 8 "$work/exchange" 4 0 >"$work/said" 2>"$work/err" &
     job=$!
@@ -158,6 +165,7 @@ private_site() {
     until_true 20 '[ -z "$(gateways)" ]'
     check "and its gateway" "" "$(gateways)"
     sed -i 's/"10.77.1.10"/"10.99.1.10:7001"/' "$work/grid.toml"
+    check "an address of another host is found before" 1 "$("${as[@]}" "$canele" grid status "$work/grid.toml" | grep -cE '^site1-node0 .* cannot run at 10.99.1.10:7001: .*Cannot assign')"
     run -grid "$work/grid.toml" -n 8 "$work/sites" 2>"$work/err"
     check "a gateway that cannot listen fails the job" 1 $?
     check "that is named" "1 1" "$(grep -c '^mpiexec: the gateway on host site1-node0 of site site1 has ended' "$work/err") $(grep -c 'canele-gateway: TCP 10.99.1.10:7001: Cannot assign' "$work/err")"

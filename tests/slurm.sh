@@ -3,11 +3,8 @@
 set -u
 cd "$(dirname "$0")" || exit 1
 . ./check.sh
-PATH=$PATH:/usr/sbin
-for program in slurmctld slurmd srun munged; do
-    command -v $program >/dev/null || { skip slurm "no $program here"; exit 0; }
-done
-[ "$(id -u)" = 0 ] || { skip slurm "Slurm's daemons need root"; exit 0; }
+. ./slurm_clusters.sh
+has_slurm slurm || exit 0
 prefix=$(realpath "$1")
 work=$(mktemp -d)
 started=()
@@ -18,50 +15,10 @@ stop() {
 }
 trap stop EXIT
 chmod 755 "$work"
-mkdir -p "$work/state" "$work"/{spool,tmp}-n{1,2}
-chmod 1777 "$work"/tmp-n?
-mkdir -m 700 "$work/munge"
-head -c 1024 /dev/urandom >"$work/munge/key"
-chmod 400 "$work/munge/key"
-munged -F --force --key-file="$work/munge/key" --socket="$work/munge.socket" --pid-file="$work/munge/pid" --log-file="$work/munge/log" --seed-file="$work/munge/seed" >"$work/munged.log" 2>&1 &
-started+=($!)
-until_true 10 '[ -S "$work/munge.socket" ]'
-port=$((20000 + RANDOM % 10000))
-here=$(hostname -s)
-cat >"$work/slurm.conf" <<X
-ClusterName=canele
-SlurmctldHost=$here(127.0.0.1)
-SlurmctldPort=$port
-SlurmUser=root
-AuthInfo=socket=$work/munge.socket
-StateSaveLocation=$work/state
-SlurmdSpoolDir=$work/spool-%n
-SlurmctldPidFile=$work/slurmctld.id
-SlurmdPidFile=$work/slurmd-%n.id
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-MpiDefault=none
-TmpFS=$work/tmp-%n
-SchedulerType=sched/builtin
-SelectType=select/cons_tres
-SelectTypeParameters=CR_CPU
-SlurmdParameters=config_overrides
-KillWait=2
-NodeName=n[1-2] NodeHostname=$here NodeAddr=127.0.0.1 Port=[$((port + 1))-$((port + 2))] CPUs=4 State=UNKNOWN
-PartitionName=all Nodes=ALL Default=YES MaxTime=10 State=UP
-X
-export SLURM_CONF=$work/slurm.conf
-slurmctld -D -c >"$work/slurmctld.log" 2>&1 &
-started+=($!)
-for node in n1 n2; do
-    slurmd -D -N $node >"$work/slurmd-$node.log" 2>&1 &
-    started+=($!)
-done
-until_true 30 'sinfo -h -t idle -o %D 2>/dev/null | grep -q "^2$"'
-if [ "$(sinfo -h -t idle -o %D 2>/dev/null)" != 2 ]; then
-    skip slurm "Slurm's daemons do not serve here: $(tail -q -n 1 "$work"/slurm*.log | tr '\n' ' ')"
-    exit 0
-fi
+start_munge
+start_cluster canele n
+export SLURM_CONF=$work/canele/slurm.conf
+await_cluster canele slurm || exit 0
 mpiexec=$prefix/bin/mpiexec
 # srun prints this on a cluster that binds nothing.
 within() { timeout 60 salloc -Q -N2 -n5 timeout 50 "$@" 2> >(grep -v 'lacks support for cpu binding' >"$work/err"); }
@@ -113,7 +70,7 @@ if srun -n 1 --mpi=pmix true >"$work/said" 2>&1; then
     step=$!
     until_true 30 '[ -e "$work/inside" ]'
     others="setpriv --reuid=65534 --regid=65534 --clear-groups"
-    check "other users do not read the job's secret" "" "$($others grep -rlaE canele-shared-secret "$work"/{spool,tmp}-n{1,2} /dev/shm 2>/dev/null)"
+    check "other users do not read the job's secret" "" "$($others grep -rlaE canele-shared-secret "$work"/canele/{spool,tmp}-n{1,2} /dev/shm 2>/dev/null)"
     wait $step
     check "and the job ends well" 0 $?
 else

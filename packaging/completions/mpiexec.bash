@@ -34,6 +34,7 @@ _mpiexec_kinds() {
         iface) kinds='none' ;;
         encrypt) kinds='=encrypt' ;;
         timeout) kinds='none' ;;
+        wait) kinds='none' ;;
         h | help | ?) kinds='=h' ;;
         s | stdin) kinds='=s' ;;
         prepend-pattern) kinds='none' ;;
@@ -82,7 +83,7 @@ _mpiexec() {
     [ -z "$has_program" ] || return 0
     case ${wanted[0]:-} in
         '')
-            local options='-n -np -soft -hosts -f -hostfile -grid -ppn -N -rr -configfile -usize -arch -bind-to -map-by -rank-by -report-bindings -print-rank-map -record -place -genv -env -x -genvall -genvnone -genvlist -genvexcl -envall -envnone -envlist -envexcl -wdir -path -launcher -launcher-exec -prefix -localhost -iface -encrypt -disable-auto-cleanup -enable-auto-cleanup -timeout -V -version -h -help -s -l -prepend-rank -prepend-pattern -tag-output -timestamp-output -outfile-pattern -errfile-pattern -output-filename -print-all-exitcodes -v -trace -profile -check'
+            local options='-n -np -soft -hosts -f -hostfile -grid -ppn -N -rr -configfile -usize -arch -bind-to -map-by -rank-by -report-bindings -print-rank-map -record -place -genv -env -x -genvall -genvnone -genvlist -genvexcl -envall -envnone -envlist -envexcl -wdir -path -launcher -launcher-exec -prefix -localhost -iface -encrypt -disable-auto-cleanup -enable-auto-cleanup -timeout -wait -V -version -h -help -s -l -prepend-rank -prepend-pattern -tag-output -timestamp-output -outfile-pattern -errfile-pattern -output-filename -print-all-exitcodes -v -trace -profile -check'
             case $current in
                 --*) COMPREPLY=($(compgen -P - -W "$options" -- "${current#-}")) ;;
                 -*) COMPREPLY=($(compgen -W "$options" -- "$current")) ;;

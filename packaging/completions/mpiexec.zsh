@@ -44,6 +44,7 @@ _arguments -S \
     '*-disable-auto-cleanup[continue when a rank fails, for programs that handle errors]' \
     '*-enable-auto-cleanup[end the job when a rank fails (default)]' \
     '*-timeout[end the job after this time and say where ranks wait (default\: MPIEXEC_TIMEOUT)]:SECONDS: ' \
+    '*-wait[longest time to wait for hosts that sites of a -grid request from Slurm (default\: any)]:SECONDS: ' \
     '*-V[print the version]' \
     '*-version[print the version]' \
     '*-h[print this help, or all about a topic or an option]::TOPIC:(ranks placement environment launching output others all)' \

@@ -26,6 +26,7 @@ use crate::probe::{self, Token};
 use crate::refusal::{NOT_LOADED, OwnLibrary, limited, missing_library, program, refusal};
 use crate::reports;
 use crate::signals::bit;
+use crate::slurm_holder::SlurmHolder;
 use crate::system;
 use crate::trace::ClockReading;
 use crate::traced_rank::TracedRank;
@@ -54,8 +55,19 @@ pub fn agent_main() -> ExitCode {
     send(&out, &Message::new(MessageKind::Hello, 0, VERSION));
     let (ranks, child_agents, sent) = (HashMap::new(), ChildAgents::default(), Sent::default());
     let (secret, waiting, gateways, shared) = (None, None, Vec::new(), Shared::default());
-    let mut agent =
-        Agent { ranks, child_agents, gateways, waiting, secret, shared, sent, descriptors, out };
+    let holder = None;
+    let mut agent = Agent {
+        ranks,
+        child_agents,
+        gateways,
+        holder,
+        waiting,
+        secret,
+        shared,
+        sent,
+        descriptors,
+        out,
+    };
     let mut input = match std::io::stdin().as_fd().try_clone_to_owned() {
         // The buffer of `io::stdin` would keep the secret.
         Ok(input) => File::from(input),
@@ -80,6 +92,9 @@ pub fn agent_main() -> ExitCode {
     }
     agent.child_agents.close();
     gateway::end(&agent.gateways);
+    if let Some(holder) = agent.holder.take() {
+        holder.give_back();
+    }
     system::end_descendants();
     ExitCode::SUCCESS
 }
@@ -88,6 +103,8 @@ struct Agent {
     ranks: HashMap<u32, Rank>,
     child_agents: ChildAgents,
     gateways: Vec<Arc<GatewayProcess>>,
+    /// Hosts that it holds for the job.
+    holder: Option<SlurmHolder>,
     /// Ranks that start once the gateways serve.
     waiting: Option<WaitingRanks>,
     /// The job's secret, which comes before the start of ranks.
@@ -207,7 +224,8 @@ impl Agent {
             | MessageKind::Trace
             | MessageKind::Profile
             | MessageKind::Bound
-            | MessageKind::HostState => {}
+            | MessageKind::HostState
+            | MessageKind::Allocation => {}
         }
     }
 
@@ -228,6 +246,13 @@ impl Agent {
         if let Some(request) = &start.status {
             let state = serde_json::to_vec(&HostState::here(request)).unwrap_or_default();
             send(&self.out, &Message::new(MessageKind::HostState, request.number, state));
+        }
+        if let Some(request) = &start.allocation {
+            let out = Arc::clone(&self.out);
+            self.holder = SlurmHolder::start(request, move |event| {
+                let event = serde_json::to_vec(&event).unwrap_or_default();
+                send(&out, &Message::new(MessageKind::Allocation, 0, event));
+            });
         }
         for one in &start.gateways {
             match &self.secret {

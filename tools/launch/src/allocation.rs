@@ -76,8 +76,9 @@ fn counts(text: &str) -> Option<Vec<u32>> {
     Some(counts)
 }
 
-const NODES: &str = "SLURM_JOB_NODELIST";
-const TASKS: &str = "SLURM_TASKS_PER_NODE";
+/// Slurm's variables: the hosts of an allocation, and the tasks on each.
+pub(crate) const NODES: &str = "SLURM_JOB_NODELIST";
+pub(crate) const TASKS: &str = "SLURM_TASKS_PER_NODE";
 
 /// Maximum number of hosts; more are a mistake.
 const HOSTS_MAX: usize = 1 << 16;

@@ -10,6 +10,7 @@ use zeroize::Zeroizing;
 
 use crate::binding::CoreBinding;
 use crate::host_status::StatusRequest;
+use crate::slurm_holder::AllocationRequest;
 
 /// A message in either direction.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,6 +79,8 @@ pub(crate) enum MessageKind {
     SignalTaken,
     /// From the agent: the [`HostState`](crate::host_status::HostState) of the host with this number.
     HostState,
+    /// From the agent: an [`AllocationEvent`](crate::slurm_holder::AllocationEvent).
+    Allocation,
 }
 
 /// The processes that an agent starts: its node's ranks, gateways and child agents.
@@ -98,6 +101,8 @@ pub(crate) struct Start {
     pub has_profile: bool,
     /// Request for the state of its host, in the place of ranks.
     pub status: Option<StatusRequest>,
+    /// Request for hosts of the Slurm there, in the place of ranks.
+    pub allocation: Option<AllocationRequest>,
 }
 
 /// A gateway to start.
@@ -288,6 +293,7 @@ impl MessageKind {
             Self::Report,
             Self::SignalTaken,
             Self::HostState,
+            Self::Allocation,
         ];
         all.into_iter().find(|kind| *kind as u8 == byte)
     }

@@ -30,9 +30,18 @@ pub struct Grid {
 pub struct Site {
     /// Name of the site, which its ranks find in `CANELE_SITE`.
     pub name: String,
-    /// Hosts, `host` or `host:ranks`.
-    #[serde(serialize_with = "as_words")]
+    /// Hosts, `host` or `host:ranks`; none before Slurm has given them.
+    #[serde(serialize_with = "as_words", skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<Host>,
+    /// Options of `salloc`, if the hosts come from the site's Slurm.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slurm: Option<String>,
+    /// Host where Slurm takes requests, if it is not this machine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub login: Option<String>,
+    /// Ranks on each host that Slurm gives, instead of its tasks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slots: Option<u32>,
     /// Launcher with which `mpiexec` starts the agent on the first host, if the file names one.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_command")]
     pub launch: Option<Launcher>,
@@ -136,6 +145,11 @@ impl Grid {
         Ok(grid)
     }
 
+    /// True if hosts of a site come from Slurm, and are not there yet.
+    pub(crate) fn awaits_hosts(&self) -> bool {
+        self.sites.iter().any(Site::awaits_hosts)
+    }
+
     /// Returns the text of a file that describes the grid.
     pub fn text(&self) -> String {
         // All keys are strings, and nothing is nested but tables at the end.
@@ -147,7 +161,8 @@ impl Grid {
         if self.sites.is_empty() {
             return Err("site: there is none: begin with [[site]], a name and hosts".into());
         }
-        if self.sites.iter().flat_map(|site| &site.hosts).all(|host| host.slots == Some(0)) {
+        let hosts = || self.sites.iter().flat_map(|site| &site.hosts);
+        if !self.awaits_hosts() && hosts().all(|host| host.slots == Some(0)) {
             return Err("hosts: none takes a rank: leave out `:0` of one at least".into());
         }
         if let Some((one, other)) = self.unconnected_pair() {
@@ -201,6 +216,26 @@ impl Grid {
             network.is_some_and(|network| network.reaches.iter().any(|name| name == to))
         };
         says(one, other) || says(other, one)
+    }
+}
+
+impl Site {
+    /// True if its hosts come from Slurm, and are not there yet.
+    pub(crate) fn awaits_hosts(&self) -> bool {
+        self.slurm.is_some() && self.hosts.is_empty()
+    }
+
+    /// Returns the hosts that can be asked now: its own, or where Slurm takes requests for them.
+    pub(crate) fn known_hosts(&self) -> Vec<&str> {
+        match self.awaits_hosts() {
+            true => vec![self.login_host()],
+            false => self.hosts.iter().map(|host| host.name.as_str()).collect(),
+        }
+    }
+
+    /// Returns the host where its Slurm takes requests.
+    pub(crate) fn login_host(&self) -> &str {
+        self.login.as_deref().unwrap_or("localhost")
     }
 }
 
@@ -258,7 +293,9 @@ struct File {
 #[serde(deny_unknown_fields)]
 struct SiteEntry {
     name: Spanned<String>,
-    hosts: Spanned<Vec<Spanned<String>>>,
+    hosts: Option<Spanned<Vec<Spanned<String>>>>,
+    slurm: Option<Spanned<String>>,
+    login: Option<Spanned<String>>,
     slots: Option<Spanned<u32>>,
     launch: Option<Spanned<String>>,
     spread: Option<Spanned<String>>,
@@ -329,9 +366,13 @@ impl GridSource<'_> {
         let networks = self.all("networks", entry.networks, is_known, NO_NETWORK)?;
         let gateways = entry.gateway.iter().map(|one| self.gateway(one, &hosts));
         let gateways = gateways.collect::<Result<Vec<_>, _>>()?;
+        let slurm = self.salloc_options(entry.slurm)?;
         Ok(Site {
             name,
             hosts,
+            login: self.login(entry.login, slurm.is_some())?,
+            slots: entry.slots.filter(|_| slurm.is_some()).map(Spanned::into_inner),
+            slurm,
             launch: self.launcher("launch", entry.launch)?,
             spread: self.launcher("spread", entry.spread)?,
             agent: self.filled("agent", entry.agent)?,
@@ -362,14 +403,28 @@ impl GridSource<'_> {
         if let Some(slots) = slots.filter(|slots| !(1..=RANKS_MAX).contains(slots.get_ref())) {
             return Err(self.at("slots", slots, &format!("is not a number from 1 to {RANKS_MAX}")));
         }
-        if entry.hosts.get_ref().is_empty() {
-            let place = self.place(entry.hosts.span().start);
+        let listed = match (&entry.hosts, &entry.slurm) {
+            (Some(listed), None) => listed,
+            (None, Some(_)) => return Ok(Vec::new()),
+            (Some(listed), Some(_)) => {
+                let place = self.place(listed.span().start);
+                return Err(GridError(format!(
+                    "{place}: hosts: they come from Slurm here: leave out `hosts` or `slurm`"
+                )));
+            }
+            (None, None) => {
+                let advice = "has no hosts: name them in `hosts`, or request them by `slurm`";
+                return Err(self.at("name", &entry.name, advice));
+            }
+        };
+        if listed.get_ref().is_empty() {
+            let place = self.place(listed.span().start);
             return Err(GridError(format!("{place}: hosts: there is none: name one at least")));
         }
         let known = before.iter().flat_map(|site| &site.hosts).map(|host| host.name.clone());
         let mut known: HashSet<String> = known.collect();
         let mut hosts = Vec::new();
-        for one in entry.hosts.get_ref() {
+        for one in listed.get_ref() {
             let parsed = host::parse(one.get_ref());
             let (name, own) = parsed.map_err(|mistake| self.at("hosts", one, mistake))?;
             if !known.insert(name.clone()) {
@@ -382,6 +437,37 @@ impl GridSource<'_> {
             hosts.push(Host { name, slots: own.or(slots.map(|slots| *slots.get_ref())) });
         }
         Ok(hosts)
+    }
+
+    /// Returns options of `salloc` that make it hold hosts.
+    fn salloc_options(&self, entry: Option<Spanned<String>>) -> Result<Option<String>, GridError> {
+        let Some(options) = entry else { return Ok(None) };
+        let mut words = options.get_ref().split_whitespace();
+        if !options.get_ref().trim().starts_with('-') {
+            let advice = "is no option of salloc: write such as -N 2 -n 8 -t 30";
+            return Err(self.at("slurm", &options, advice));
+        }
+        if words.any(|word| word == "--no-shell" || word == "--") {
+            let advice = "has `--no-shell` or `--`, by which nobody would give the hosts back";
+            return Err(self.at("slurm", &options, advice));
+        }
+        Ok(Some(options.into_inner()))
+    }
+
+    fn login(
+        &self,
+        entry: Option<Spanned<String>>,
+        has_slurm: bool,
+    ) -> Result<Option<String>, GridError> {
+        let Some(login) = entry else { return Ok(None) };
+        match host::parse(login.get_ref()) {
+            Ok((_, None)) if !has_slurm => {
+                Err(self.at("login", &login, "is of no use without `slurm`: leave it out"))
+            }
+            Ok((name, None)) => Ok(Some(name)),
+            Ok((_, Some(_))) => Err(self.at("login", &login, "is no name of a host")),
+            Err(mistake) => Err(self.at("login", &login, mistake)),
+        }
     }
 
     fn environment(
@@ -453,7 +539,11 @@ impl GridSource<'_> {
     fn gateway(&self, entry: &GatewayEntry, hosts: &[Host]) -> Result<Gateway, GridError> {
         let host = host::parse(entry.host.get_ref()).map(|(name, _)| name).unwrap_or_default();
         if !hosts.iter().any(|known| known.name == host) {
-            return Err(self.at("host", &entry.host, "is none of this site's hosts: add it there"));
+            let advice = match hosts.is_empty() {
+                true => "is not known before Slurm gives hosts: name the site's hosts in `hosts`",
+                false => "is none of this site's hosts: add it there",
+            };
+            return Err(self.at("host", &entry.host, advice));
         }
         let address = |key: &str, text: &Spanned<String>| {
             let advice = "is no address with a port: write 10.77.1.10:7000, 10.77.1.10:7000-7009 or, for \
@@ -558,170 +648,4 @@ const SPEED_MIN: f64 = 0.01;
 const SPEED_MAX: f64 = 100.0;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_remote_shell_gets_the_path_of_an_agent_whole() {
-        let word = |launcher: &str, agent: &str| {
-            Launcher::parse(launcher).unwrap().command("h", agent).pop().unwrap()
-        };
-        assert_eq!(word("ssh", "~/canele/bin/canele-agent"), "~/canele/bin/canele-agent");
-        assert_eq!(word("/usr/bin/ssh -p 7", "/my dir/agent"), "'/my dir/agent'");
-        assert_eq!(word("ssh", "/it's/agent"), r"'/it'\''s/agent'");
-        assert_eq!(word("slurm", "/my dir/agent"), "/my dir/agent");
-        assert_eq!(word("go {host} --", "/my dir/agent"), "/my dir/agent");
-    }
-
-    #[test]
-    fn hosts_may_be_addresses() {
-        let text = "[[site]]\nname = \"a\"\nhosts = [\"::1\", \"[::2]:3\", \"[::3]:0\"]\n\
-            networks = [\"l\", \"w\"]\n[[site.gateway]]\nhost = \"[::1]\"\ninside = \"[fd00::1]:7\"\n\
-            [[site]]\nname = \"b\"\nhosts = [\"c\"]\nnetworks = [\"w\"]\n\
-            [[network]]\nname = \"l\"\nsubnets = [\"fd00::/8\"]\n[[network]]\nname = \"w\"\n";
-        let grid = Grid::parse(text, "g").unwrap();
-        let hosts: Vec<_> =
-            grid.sites[0].hosts.iter().map(|host| (host.name.as_str(), host.slots)).collect();
-        assert_eq!(hosts, [("::1", None), ("::2", Some(3)), ("::3", Some(0))]);
-        assert_eq!(grid.sites[0].gateways[0].host, "::1");
-        assert_eq!(Grid::parse(&grid.text(), "g").unwrap(), grid);
-    }
-
-    fn example() -> &'static str {
-        let text = include_str!("../../../docs/user/grid-files.md");
-        let (_, rest) = text.split_once("```toml\n").unwrap();
-        rest.split_once("```").unwrap().0
-    }
-
-    #[test]
-    fn the_example_of_the_documentation_is_parsed() {
-        let grid = Grid::parse(example(), "grid.toml").unwrap();
-        assert_eq!(
-            grid.sites.iter().map(|site| site.name.as_str()).collect::<Vec<_>>(),
-            ["rennes", "nancy"]
-        );
-        let slots =
-            |site: usize| grid.sites[site].hosts.iter().map(|host| host.slots).collect::<Vec<_>>();
-        assert_eq!((slots(0), slots(1)), (vec![Some(2), Some(4)], vec![Some(8); 3]));
-        let nancy = &grid.sites[1];
-        let spread = nancy.spread.as_ref().unwrap().command("grillon-2", "agent");
-        assert_eq!(spread[spread.len() - 2..], ["--nodelist=grillon-2", "agent"]);
-        let launch = nancy.launch.as_ref().unwrap().command("grillon-1", "agent");
-        assert_eq!(launch[launch.len() - 3..], ["2222", "grillon-1", "agent"]);
-        assert_eq!(nancy.environment["OMP_NUM_THREADS"], "4");
-        assert_eq!((nancy.speed_percent, grid.sites[0].speed_percent), (Some(60), None));
-        assert_eq!(grid.networks.len(), 3);
-        assert_eq!(Grid::parse(&grid.text(), "again").unwrap(), grid, "{}", grid.text());
-    }
-
-    #[test]
-    fn every_key_of_the_documentation_is_known() {
-        let text = include_str!("../../../docs/user/grid-files.md");
-        let keys = text.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
-        let keys: Vec<&str> = keys.map(|(key, _)| key).collect();
-        assert!(keys.len() == 12, "{keys:?}");
-        for key in keys {
-            let line = format!("[[site]]\nname = \"a\"\nhosts = [\"h\"]\n{key} = [1.5]\n");
-            let report = Grid::parse(&line, "g").unwrap_err().to_string();
-            assert!(!report.contains("unknown field"), "{report}");
-        }
-    }
-
-    #[test]
-    fn errors_are_one_line_with_line_number_and_key() {
-        let site = "[[site]]\nname = \"a\"\nhosts = [\"h\"]\n";
-        let gateway = "[[site.gateway]]\n";
-        for (text, expected) in [
-            ("", "g: site: there is none"),
-            (
-                "[[site]]\nname = 3\nhosts = [\"h\"]",
-                "g:2: name: invalid type: integer `3`, expected a string",
-            ),
-            ("[[site]]\nhosts = [\"h\"]", "missing field `name`"),
-            ("[[site]]\nname = \"a\"\n", "missing field `hosts`"),
-            ("[[site]]\nname = \"a b\"\nhosts = [\"h\"]", "g:2: name: `a b` is no name"),
-            ("[[site]]\nname = \"a\"\nhosts = []", "g:3: hosts: there is none"),
-            (
-                "[[site]]\nname = \"a\"\nhosts = [\"h\",\n \"i:x\"]",
-                "g:4: hosts: `i:x` has no number",
-            ),
-            ("[[site]]\nname = \"a\"\nhosts = [\"h:0\"]", "g: hosts: none takes a rank"),
-            ("[[site]]\nname = \"a\"\nhosts = [\"h\", \"h\"]", "g:3: hosts: `h` is named before"),
-            (
-                "[[site]]\nname = \"a\"\nhosts = [\"-oProxyCommand=x\"]",
-                "g:3: hosts: `-oProxyCommand=x` is no name",
-            ),
-            (&format!("{site}slotz = 3\n"), "g:4: slotz: unknown field `slotz`, expected one of"),
-            (&format!("{site}slots = 0\n"), "g:4: slots: `0` is not a number from 1"),
-            (&format!("{site}slots = \"4\"\n"), "g:4: slots: invalid type: string"),
-            (&format!("{site}speed = 0\n"), "g:4: speed: `0` is not a number from 0.01 to 100"),
-            (&format!("{site}speed = nan\n"), "g:4: speed: `NaN` is not a number from 0.01 to 100"),
-            (&format!("{site}launch = \" \"\n"), "g:4: launch: ` ` is no launcher"),
-            (&format!("{site}agent = \"\"\n"), "g:4: agent: `` is no path"),
-            (
-                &format!("{site}{gateway}host = \"x\"\ninside = \"10.0.0.1:7\"\n"),
-                "g:5: host: `x` is none of this site's hosts",
-            ),
-            (
-                &format!("{site}{gateway}host = \"h\"\ninside = \"10.0.0.1:\"\n"),
-                "g:6: inside: `10.0.0.1:` is no address with a port",
-            ),
-            (
-                &format!(
-                    "{site}{gateway}host = \"h\"\ninside = \"10.0.0.1\"\noutside = \"192.0.2.1\"\n\
-                     listen = [\"10.0.0.1\"]\n"
-                ),
-                "g:7: outside: `192.0.2.1` leaves the port open",
-            ),
-            (
-                &format!("{site}{gateway}host = \"h\"\ninside = \"10.0.0.1:7\"\n"),
-                "g: gateway: those of site `a` may connect to nobody",
-            ),
-            (&format!("{site}{gateway}host = \"h\"\n"), "missing field `inside`"),
-            (&format!("{site}networks = [\"x\"]\n"), "g:4: networks: `x` is no [[network]]"),
-            (
-                &format!("{site}environment = {{ \"A=B\" = \"\" }}\n"),
-                "g:4: environment: `A=B` is no name",
-            ),
-            (
-                &format!("{site}environment = {{ CANELE_SITE = \"x\" }}\n"),
-                "is set to the site's name",
-            ),
-            (&format!("{site}{site}"), "g:5: name: `a` is there twice"),
-            (
-                &format!("{site}[[network]]\nname = \"n\"\nsubnets = [\"10.0.0.0/33\"]"),
-                "g:6: subnets: `10.0.0.0/33`",
-            ),
-            (
-                &format!("{site}[[network]]\nname = \"n\"\nreaches = [\"m\"]"),
-                "g:6: reaches: `m` is no [[network]]",
-            ),
-            ("[[site]\n", "g:1: [[site]"),
-        ] {
-            let report = Grid::parse(text, "g").unwrap_err().to_string();
-            assert!(report.contains(expected), "{text}\n{report}\n{expected}");
-            assert_eq!(report.lines().count(), 1, "{report}");
-        }
-    }
-
-    #[test]
-    fn sites_with_networks_must_be_connected() {
-        let grid = |more: &str, gateway: &str| {
-            let text = format!(
-                "[[site]]\nname = \"a\"\nhosts = [\"h\"]\nnetworks = [\"n\"]\n{gateway}\n\
-                 [[site]]\nname = \"b\"\nhosts = [\"i\"]\nnetworks = [\"m\"]\n\
-                 [[network]]\nname = \"n\"\nsubnets = [\"10.1.0.0/16\"]\n\
-                 [[network]]\nname = \"m\"\n{more}",
-            );
-            Grid::parse(&text, "g")
-        };
-        let report = grid("", "").unwrap_err().to_string();
-        assert!(report.contains("none leads from site `a` to site `b`"), "{report}");
-        assert!(grid("reaches = [\"n\"]", "").is_ok());
-        let inside = "[[site.gateway]]\nhost = \"h\"\ninside = \"10.1.0.1:7\"\n";
-        assert!(grid("", inside).is_err());
-        let known = grid("", &format!("{inside}outside = \"192.0.2.1:7-9\"\n")).unwrap();
-        assert_eq!(known.own_subnets(&known.sites[0]), ["10.1.0.0/16"]);
-        assert_eq!(Grid::parse(&known.text(), "again"), Ok(known));
-    }
-}
+mod tests;

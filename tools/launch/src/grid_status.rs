@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use crate::channel::{Lost, Message, MessageKind};
-use crate::grid::{Gateway, Grid, Host, Site};
+use crate::grid::{Gateway, Grid, Site};
 use crate::host_status::HostState;
 use crate::launch_context::LaunchContext;
 use crate::node::{Node, Report};
@@ -101,6 +101,7 @@ impl Answers {
                     self.lose(&ranks, &text);
                 }
             }
+            // No agent without ranks sends others.
             _ => {}
         }
     }
@@ -122,20 +123,24 @@ impl Answers {
 /// Returns the hosts of a grid in its order, before they are asked.
 fn hosts(grid: &Grid) -> Vec<GridHost> {
     let text = |gateway: &Gateway| match &gateway.outside {
-        Some(outside) => format!("{} for others {outside}", gateway.inside),
-        None => gateway.inside.to_string(),
+        Some(outside) if *outside != gateway.inside => {
+            format!("{} for others {outside}", gateway.inside)
+        }
+        Some(_) | None => gateway.inside.to_string(),
     };
-    let of_host = |site: &Site, host: &Host| {
-        let own = site.gateways.iter().filter(|gateway| gateway.host == host.name);
+    let of_host = |site: &Site, host: &str| {
+        let own = site.gateways.iter().filter(|gateway| gateway.host == host);
         GridHost {
-            name: host.name.clone(),
+            name: host.to_owned(),
             site: site.name.clone(),
             gateways: own.map(text).collect(),
             state: Err("it has not been asked".into()),
         }
     };
-    let all = grid.sites.iter();
-    all.flat_map(|site| site.hosts.iter().map(move |host| of_host(site, host))).collect()
+    let known = |site: &Site| -> Vec<GridHost> {
+        site.known_hosts().into_iter().map(|host| of_host(site, host)).collect()
+    };
+    grid.sites.iter().flat_map(known).collect()
 }
 
 /// Time for reports about silent hosts to come.
@@ -166,12 +171,14 @@ mod tests {
             "[[site]]\nname = \"n\"\nhosts = [\"a\", \"b\"]\nnetworks = [\"l\"]\n\
              [[site.gateway]]\nhost = \"b\"\ninside = \"10.1.0.2:7\"\noutside = \"192.0.2.2:7\"\n\
              [[site]]\nname = \"s\"\nhosts = [\"c:0\", \"d\"]\n\
+             [[site]]\nname = \"t\"\nslurm = \"-N 2\"\nlogin = \"e\"\n\
              [[network]]\nname = \"l\"\nsubnets = [\"10.1.0.0/16\"]\n",
             "g",
         );
         let hosts = hosts(&grid.unwrap());
-        let names: Vec<_> = hosts.iter().map(|host| format!("{}.{}", host.name, host.site)).collect();
-        assert_eq!(names, ["a.n", "b.n", "c.s", "d.s"]);
+        let names: Vec<_> =
+            hosts.iter().map(|host| format!("{}.{}", host.name, host.site)).collect();
+        assert_eq!(names, ["a.n", "b.n", "c.s", "d.s", "e.t"]);
         assert_eq!(hosts[1].gateways, ["10.1.0.2:7 for others 192.0.2.2:7"]);
         assert!(hosts[0].gateways.is_empty());
     }

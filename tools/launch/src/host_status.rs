@@ -5,6 +5,8 @@ use std::net::{SocketAddr, TcpListener, UdpSocket};
 use netpath::ListenAddress;
 use serde::{Deserialize, Serialize};
 
+use crate::slurm_holder;
+
 /// Request for the state of a host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct StatusRequest {
@@ -12,6 +14,8 @@ pub(crate) struct StatusRequest {
     pub number: u32,
     /// Listen addresses of each gateway that it is to run.
     pub gateways: Vec<Vec<String>>,
+    /// True if hosts are requested from Slurm there.
+    pub has_slurm: bool,
 }
 
 /// State of a host.
@@ -27,6 +31,8 @@ pub struct HostState {
     pub memory_bytes: u64,
     /// Memory that programs can get without swapping, in bytes.
     pub available_bytes: u64,
+    /// Version of Slurm, or why hosts cannot be requested, if that is where they are.
+    pub slurm: Option<Result<String, String>>,
     /// For each gateway the reason why it cannot run, if there is one.
     pub gateways: Vec<Option<String>>,
 }
@@ -42,6 +48,7 @@ impl HostState {
             cores: boot::own_cores(),
             memory_bytes: bytes_of(&memory, "MemTotal:"),
             available_bytes: bytes_of(&memory, "MemAvailable:"),
+            slurm: request.has_slurm.then(slurm_holder::version),
             gateways: request.gateways.iter().map(|listen| gateway_fault(listen)).collect(),
         }
     }
@@ -89,7 +96,7 @@ mod tests {
     #[test]
     fn this_host_has_cores_and_memory() {
         let gateways = vec![vec!["127.0.0.1".into()]];
-        let state = HostState::here(&StatusRequest { number: 0, gateways });
+        let state = HostState::here(&StatusRequest { number: 0, gateways, has_slurm: false });
         assert!(state.cores > 0 && state.memory_bytes >= state.available_bytes, "{state:?}");
         assert_eq!(state.gateways.len(), 1);
         assert_eq!(bytes_of("MemTotal:  12 kB\nMemFree: 3 kB\n", "MemFree:"), 3072);

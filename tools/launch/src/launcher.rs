@@ -61,6 +61,16 @@ impl Launcher {
         words.chain(end).collect()
     }
 
+    /// Returns the launcher that runs a command on a host, which then gets the name of another host and its agent.
+    pub(crate) fn through(&self, host: &str, then: &Self) -> Self {
+        let Self::Command(then) = then else { return self.clone() };
+        let Self::Command(words) = self else { return Self::Command(then.clone()) };
+        let is_template = words.iter().any(|word| word.contains(HOST));
+        let words = words.iter().map(|word| word.replace(HOST, host));
+        let host = (!is_template).then(|| host.to_owned());
+        Self::Command(words.chain(host).chain(then.iter().cloned()).collect())
+    }
+
     /// True if a remote shell reads the command.
     pub(crate) fn has_shell(&self) -> bool {
         let Self::Command(words) = self else { return false };

@@ -141,7 +141,7 @@ impl Node {
         let exit_status =
             status.map_or("its channel was closed".into(), |status| status.to_string());
         let Self { host, ranks, is_asked, answered, command, .. } = self;
-        match (answered, is_asked) {
+        match (answered, *is_asked || ranks.is_empty()) {
             (true, true) => format!("the agent on host {host} is gone ({exit_status})"),
             (true, false) => format!(
                 "the agent on host {host} with {} ranks is gone ({exit_status})",
@@ -188,10 +188,17 @@ impl Node {
 
     /// Waits for an agent whose channel was closed.
     pub fn close(&mut self) {
-        let patience = if self.answered { END_TIMEOUT } else { Duration::ZERO };
-        if wait(&mut self.process, patience).is_none() {
+        self.close_within(END_TIMEOUT);
+    }
+
+    /// Waits so long for an agent whose channel was closed. False if it had to be killed.
+    pub fn close_within(&mut self, patience: Duration) -> bool {
+        let patience = if self.answered { patience } else { Duration::ZERO };
+        let has_ended = wait(&mut self.process, patience).is_some();
+        if !has_ended {
             self.kill();
         }
+        has_ended
     }
 
     /// Kills the launcher; its agent ends with its channel.

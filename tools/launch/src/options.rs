@@ -73,6 +73,10 @@ pub struct Options {
     pub profile: Option<PathBuf>,
     /// Placement by a recorded pattern.
     pub(crate) placing: Option<Placing>,
+    /// File of `-place`.
+    pub(crate) pattern: Option<PathBuf>,
+    /// Longest time in which hosts of Slurm are waited for.
+    pub wait_s: Option<u64>,
     /// True if decisions are printed.
     pub verbose: bool,
     /// Lines about options without an effect.
@@ -207,7 +211,7 @@ impl Options {
         &mut self,
         variable: &dyn Fn(&str) -> Option<String>,
     ) -> Result<(), UsageError> {
-        if self.hosts.is_empty() {
+        if self.hosts.is_empty() && self.grid.is_none() {
             self.hosts = hydra::hosts(variable)?;
         }
         if self.launcher.is_none() {
@@ -253,7 +257,8 @@ impl Options {
     ) -> Result<(), UsageError> {
         let hosts = allocation::hosts(variable).map_err(UsageError)?;
         self.allocated = hosts.iter().map(|(name, _)| name.clone()).collect();
-        if self.hosts.is_empty() && self.launcher != Some(Launcher::Fork) {
+        let has_hosts = !self.hosts.is_empty() || self.grid.is_some();
+        if !has_hosts && self.launcher != Some(Launcher::Fork) {
             self.hosts = match self.per_host() {
                 Some(_) => hosts.into_iter().map(|(name, _)| (name, None)).collect(),
                 None => hosts,
@@ -262,9 +267,22 @@ impl Options {
         Ok(())
     }
 
+    /// Completes the options once all hosts are known: numbers of ranks, and their placement.
+    ///
+    /// # Errors
+    /// Fails if hosts, ranks and files do not fit together, with one line.
+    pub(crate) fn complete(&mut self) -> Result<(), UsageError> {
+        self.count_ranks()?;
+        self.check_input()?;
+        if let Some(path) = self.pattern.take() {
+            self.placing = Some(Placing::by_file(&path, self).map_err(UsageError)?);
+        }
+        Ok(())
+    }
+
     /// A program alone takes all that its hosts do where the command line does not say how many ranks it has;
     /// one beside others has one.
-    pub(crate) fn count_ranks(&mut self) -> Result<(), UsageError> {
+    fn count_ranks(&mut self) -> Result<(), UsageError> {
         let all: u64 = (0..self.hosts.len()).map(|host| u64::from(self.slots(host))).sum();
         let all = u32::try_from(all).ok().filter(|all| *all <= RANKS_MAX);
         let all =
@@ -284,7 +302,7 @@ impl Options {
     }
 
     /// Checks that the ranks exist that are to get input.
-    pub(crate) fn check_input(&self) -> Result<(), UsageError> {
+    fn check_input(&self) -> Result<(), UsageError> {
         let size = self.size();
         match self.input.largest().filter(|rank| *rank >= size as usize) {
             Some(rank) => Err(UsageError(format!("-s names rank {rank} of {size} ranks"))),

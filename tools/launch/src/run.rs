@@ -1,13 +1,10 @@
-//! `mpiexec` itself: one loop over the reports of the agents.
+//! A job as `mpiexec` runs it: one loop over the reports of the agents.
 
 mod report;
 
 use std::collections::HashMap;
-use std::ffi::OsString;
-use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
-use std::process::ExitCode;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,7 +15,6 @@ use signal_hook::iterator::Signals;
 
 use crate::channel::{BODY_MAX, Ended, Exit, Lost, Message, MessageKind, Serving};
 use crate::collected::Collected;
-use crate::command_line::{Parsed, Text, help};
 use crate::job_report::Reporting;
 use crate::jobs::{self, Question};
 use crate::label::OutputStream;
@@ -33,60 +29,7 @@ use crate::rank_map::{joined, mapping, rank_map};
 use crate::recording::Recording;
 use crate::trace::{ClockReading, Trace};
 use crate::tree::{self, StartedGateway, Tree};
-use crate::usage::UsageError;
-use crate::{foreign, input, signals, system};
-
-/// Runs `mpiexec` with these arguments, without its own name.
-pub fn mpiexec_main(arguments: &[OsString]) -> ExitCode {
-    let options = match Options::parse(arguments) {
-        Ok(Parsed::Run(options)) => options,
-        Ok(Parsed::Print(Text::Version)) => return print(VERSION),
-        Ok(Parsed::Print(Text::Help(topic))) => match help(topic.as_deref()) {
-            Ok(text) => return print(&text),
-            Err(error) => return refuse(&error),
-        },
-        Err(error) => return refuse(&error),
-    };
-    let own = std::env::vars_os().map(|(name, _)| name);
-    for variable in settings::unknown(own.chain(options.variables().map(OsString::from))) {
-        tell!("mpiexec: {variable}");
-    }
-    // Recorded from here on, and obeyed while the job runs.
-    for text in options.notes.iter().cloned().chain(foreign::warnings(&options)) {
-        tell!("mpiexec: {text}");
-    }
-    let mut signals = match signals::receive() {
-        Ok(signals) => signals,
-        Err(error) => {
-            tell!("mpiexec: signal handlers: {error}");
-            return ExitCode::FAILURE;
-        }
-    };
-    match Run::start(&options) {
-        Ok(run) => ExitCode::from(run.finish(&mut signals)),
-        Err(text) => {
-            tell!("mpiexec: {text}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn refuse(error: &UsageError) -> ExitCode {
-    tell!("mpiexec: {error}");
-    ExitCode::from(2)
-}
-
-/// Prints a requested text on standard output.
-fn print(text: &str) -> ExitCode {
-    match system::write_all(&std::io::stdout(), text.as_bytes()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::FAILURE,
-        Err(error) => {
-            tell!("mpiexec: standard output cannot be written: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
+use crate::{input, signals, system};
 
 /// An event that the loop handles.
 enum RunEvent {
@@ -98,7 +41,8 @@ enum RunEvent {
     Asked(Question, UnixStream),
 }
 
-struct Run {
+/// A job that runs.
+pub(crate) struct Run {
     nodes: Vec<Node>,
     /// Index of the node that leads to each rank.
     node_of_rank: Vec<usize>,
@@ -154,7 +98,11 @@ enum Cause {
 }
 
 impl Run {
-    fn start(options: &Options) -> Result<Self, String> {
+    /// Starts the job.
+    ///
+    /// # Errors
+    /// Fails if an agent cannot be started, or a file of the user cannot be opened, with one line.
+    pub fn start(options: &Options) -> Result<Self, String> {
         let connect_timeout = settings::CONNECT_TIMEOUT.number();
         let connect_timeout = connect_timeout.map_err(|error| error.to_string())?;
         let secret = Secret::random().map_err(|error| format!("random numbers: {error}"))?;
@@ -188,7 +136,7 @@ impl Run {
         };
         let map = rank_map(&hosts, &homes);
         if options.prints_map {
-            print(
+            system::print(
                 &map.iter()
                     .map(|(host, ranks)| format!("({host}:{})\n", joined(ranks)))
                     .collect::<String>(),
@@ -241,7 +189,7 @@ impl Run {
     }
 
     /// Runs until the last rank has ended. Returns the job's exit code.
-    fn finish(mut self, signals: &mut Signals) -> u8 {
+    pub fn finish(mut self, signals: &mut Signals) -> u8 {
         let mut checked = Instant::now();
         while self.left > 0 {
             match self.events.recv_timeout(TICK) {
@@ -359,7 +307,8 @@ impl Run {
             | MessageKind::Listening
             | MessageKind::Probe
             | MessageKind::Probed
-            | MessageKind::HostState => {}
+            | MessageKind::HostState
+            | MessageKind::Allocation => {}
         }
     }
 
@@ -368,7 +317,7 @@ impl Run {
         let Some(codes) = &self.codes else { return };
         for (host, ranks) in &self.map {
             let codes: Vec<u8> = ranks.iter().map(|rank| codes[*rank]).collect();
-            print(&format!("Exit codes: [{host}] {}\n", joined(&codes)));
+            system::print(&format!("Exit codes: [{host}] {}\n", joined(&codes)));
         }
     }
 
@@ -757,19 +706,6 @@ fn exit_code(code: i32) -> u8 {
         Ok(code) => code,
     }
 }
-
-/// Text of `mpiexec --version`. Tools choose their options by Hydra's first line and by the word MPICH, and parse the
-/// version behind it.
-const VERSION: &str = concat!(
-    "mpiexec (Canele) ",
-    env!("CARGO_PKG_VERSION"),
-    ", with the options of MPICH's Hydra\n",
-    "HYDRA build details:\n",
-    "    Version:                                 4.3.0\n",
-    "    Process Manager:                         pmi\n",
-    "    Launchers available:                     ssh rsh slurm fork\n",
-    "    Resource management kernels available:   slurm\n",
-);
 
 /// Exit code for output that nobody reads, as a shell reports SIGPIPE.
 const UNREAD: u8 = 128 + SIGPIPE as u8;

@@ -67,6 +67,18 @@ pub(crate) fn write_all(to: &impl AsFd, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
+/// Prints a requested text on standard output. False if that fails, with a line unless nobody reads it.
+pub(crate) fn print(text: &str) -> bool {
+    match write_all(&io::stdout(), text.as_bytes()) {
+        Ok(()) => true,
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => false,
+        Err(error) => {
+            tell!("mpiexec: standard output cannot be written: {error}");
+            false
+        }
+    }
+}
+
 /// Makes the command's process the leader of a group of its own, which ends with its parent.
 pub(crate) fn own_group(command: &mut Command) {
     command.process_group(0);

@@ -69,7 +69,7 @@ impl Tree {
             let mine = ranks.remove(&index).unwrap_or_default();
             let site = sites.get(index).copied().flatten();
             let is_child = site.is_some() && site == last_site;
-            let name = site.map_or(host.clone(), |site| format!("{host}{OF_SITE}{}", site.name));
+            let name = site.map_or(host.clone(), |site| name_of(host, site));
             let used_site = site.filter(|site| used.contains(&site.name.as_str()));
             let mut gateways = Vec::new();
             if let (Some(grid), Some(site)) = (&options.grid, used_site) {
@@ -109,6 +109,7 @@ impl Tree {
                 trace_bytes,
                 has_profile,
                 status: None,
+                allocation: None,
             };
             let launcher = launcher(host, site, is_child, options, here);
             let agent = agent(site, &launcher, options, here);
@@ -121,6 +122,11 @@ impl Tree {
         }
         tree
     }
+}
+
+/// Returns the name of a site's host in messages.
+pub(crate) fn name_of(host: &str, site: &Site) -> String {
+    format!("{host}{OF_SITE}{}", site.name)
 }
 
 /// Returns the host, and the site if there is one, of a name in messages.
@@ -166,19 +172,19 @@ pub(crate) fn status(options: &Options, here: &LaunchContext) -> Vec<Branch> {
     let mut branches: Vec<Branch> = Vec::new();
     let mut number = 0;
     for site in options.grid.iter().flat_map(|grid| &grid.sites) {
-        for (at, host) in site.hosts.iter().enumerate() {
-            let launcher = launcher(&host.name, Some(site), at > 0, options, here);
+        for (at, &host) in site.known_hosts().iter().enumerate() {
+            let launcher = launcher(host, Some(site), at > 0, options, here);
             let agent = agent(Some(site), &launcher, options, here);
-            let own = site.gateways.iter().filter(|gateway| gateway.host == host.name);
+            let own = site.gateways.iter().filter(|gateway| gateway.host == host);
             let listen = |gateway: &Gateway| {
                 gateway.listen_addresses().iter().map(ListenAddress::to_string).collect()
             };
-            let request = StatusRequest { number, gateways: own.map(listen).collect() };
+            let gateways = own.map(listen).collect();
+            let request = StatusRequest { number, gateways, has_slurm: site.awaits_hosts() };
             let patience_s = here.patience_s;
             let start = Start { status: Some(request), patience_s, ..Start::default() };
-            let command = launcher.command(&host.name, &agent);
-            let branch =
-                Branch { host: format!("{}{OF_SITE}{}", host.name, site.name), command, start };
+            let command = launcher.command(host, &agent);
+            let branch = Branch { host: name_of(host, site), command, start };
             match branches.last_mut().filter(|_| at > 0) {
                 Some(first) => first.start.branches.push(branch),
                 None => branches.push(branch),
@@ -202,7 +208,7 @@ pub(crate) fn gateway_lists(got: &[(StartedGateway, Vec<SocketAddr>)]) -> HashMa
 }
 
 /// Returns the launcher for a host's agent, used from here or by the agent of its site.
-fn launcher(
+pub(crate) fn launcher(
     host: &str,
     site: Option<&Site>,
     is_child: bool,
@@ -225,7 +231,7 @@ fn launcher(
 }
 
 /// Returns the path of the agent on a host.
-fn agent(
+pub(crate) fn agent(
     site: Option<&Site>,
     launcher: &Launcher,
     options: &Options,

@@ -41,7 +41,7 @@ pub(super) fn run(arguments: &StatusArguments) -> ExitCode {
 
 /// Returns a line for each host. Lines with reasons follow.
 fn table(hosts: &[GridHost]) -> String {
-    let head = ["host", "site", "load", "cores", "memory free", "Canele", "gateway"];
+    let head = ["host", "site", "load", "cores", "memory free", "Canele", "gateway or Slurm"];
     let head = head.map(str::to_owned).to_vec();
     let rows: Vec<Vec<String>> = std::iter::once(head).chain(hosts.iter().map(row)).collect();
     let width = |column: usize| {
@@ -61,7 +61,8 @@ fn table(hosts: &[GridHost]) -> String {
     }
     let missing = hosts.iter().filter(|host| host.state.is_err()).count();
     if missing > 0 {
-        text += &format!("{missing} of {} hosts do not answer\n", hosts.len());
+        let verb = if missing == 1 { "does" } else { "do" };
+        text += &format!("{missing} of {} hosts {verb} not answer\n", hosts.len());
     }
     text
 }
@@ -73,8 +74,12 @@ fn row(host: &GridHost) -> Vec<String> {
         None => format!("can listen at {address}"),
         Some(fault) => format!("cannot run at {address}: {fault}"),
     };
-    let gateways: Vec<String> =
-        host.gateways.iter().zip(&state.gateways).map(gateway).collect();
+    let gateways = host.gateways.iter().zip(&state.gateways).map(gateway);
+    let slurm = state.slurm.iter().map(|slurm| match slurm {
+        Ok(version) => format!("requests hosts from {version}"),
+        Err(reason) => format!("cannot request hosts: {reason}"),
+    });
+    let gateways: Vec<String> = gateways.chain(slurm).collect();
     let rest = [
         state.load.map_or_else(|| "-".into(), |load| format!("{load:.2}")),
         state.cores.to_string(),
@@ -111,6 +116,10 @@ fn host_object(host: &GridHost) -> Value {
             let gateways = host.gateways.iter().zip(&state.gateways);
             let gateways = gateways.map(|(at, fault)| json!({ "address": at, "fault": fault }));
             object["gateways"] = gateways.collect();
+            if let Some(slurm) = &state.slurm {
+                object["slurm"] =
+                    json!({ "version": slurm.as_ref().ok(), "fault": slurm.as_ref().err() });
+            }
         }
     }
     object
@@ -127,6 +136,7 @@ mod tests {
             cores: 16,
             memory_bytes: 64 << 30,
             available_bytes: 3 << 29,
+            slurm: None,
             gateways: vec![None, Some("in use".into())],
         };
         let host = |name: &str, gateways: &[&str], state| GridHost {
@@ -147,10 +157,10 @@ mod tests {
             .collect();
         let gateways = "can listen at 10.0.0.1; cannot run at 10.0.0.2: in use";
         let expected = [
-            "host site load cores memory free Canele gateway".to_owned(),
+            "host site load cores memory free Canele gateway or Slurm".to_owned(),
             format!("one rennes 0.50 16 1.5 of 64.0 GiB 0.1.0 {gateways}"),
             "two rennes no answer: silence".into(),
-            "1 of 2 hosts do not answer".into(),
+            "1 of 2 hosts does not answer".into(),
         ];
         assert_eq!(lines, expected, "{text}");
     }

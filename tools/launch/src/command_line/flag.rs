@@ -1,7 +1,6 @@
 //! Rows of the table of options, and what they read.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 
 use crate::launcher::Launcher;
 use crate::options::{Options, Program};
@@ -12,8 +11,6 @@ use crate::usage::{UsageError, number};
 pub(crate) struct Reading {
     pub options: Options,
     pub program: Program,
-    /// File of `-place`.
-    pub pattern: Option<PathBuf>,
     /// Values of `-x` without a value of their own.
     pub exported: Vec<String>,
     /// Command of `-launcher-exec`.

@@ -99,6 +99,16 @@ pub(super) const FLAGS: &[Flag] = &[
         }),
     },
     Flag {
+        names: &["wait"],
+        aliases: &[],
+        values: "SECONDS",
+        help: "longest time to wait for hosts that sites of a -grid request from Slurm (default: any)",
+        effect: Effect::Take(|reading, given| {
+            reading.options.wait_s = Some(u64::from(given.number()?));
+            Ok(())
+        }),
+    },
+    Flag {
         names: &["V", "version"],
         aliases: &["info"],
         values: "",

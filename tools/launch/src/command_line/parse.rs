@@ -5,9 +5,9 @@ use std::ffi::OsString;
 
 use super::Reading;
 use super::flag::Text;
+use crate::grid::Grid;
 use crate::launcher::Launcher;
 use crate::options::Options;
-use crate::placing::Placing;
 use crate::usage::UsageError;
 
 /// A parsed command line.
@@ -66,7 +66,7 @@ impl Options {
                 words.into_iter().rev().for_each(|word| rest.push_front(word));
             }
         }
-        let Reading { mut options, mut program, pattern, exported, launcher_exec, .. } = reading;
+        let Reading { mut options, mut program, exported, launcher_exec, .. } = reading;
         options.end_program(&mut program)?;
         let of_grid = options.grid.iter().flat_map(|grid| &grid.sites).map(|site| site.hosts.len());
         if options.grid.is_some() && options.hosts.len() != of_grid.sum::<usize>() {
@@ -79,10 +79,12 @@ impl Options {
         options.take_hydra(variable)?;
         options.take_allocation(variable)?;
         options.take_timeout(variable)?;
-        options.count_ranks()?;
-        options.check_input()?;
-        if let Some(path) = pattern {
-            options.placing = Some(Placing::by_file(&path, &options).map_err(UsageError)?);
+        let awaits_hosts = options.grid.as_ref().is_some_and(Grid::awaits_hosts);
+        if options.wait_s.is_some() && !awaits_hosts {
+            return Err(UsageError("-wait: no site of a -grid has its hosts from Slurm".into()));
+        }
+        if !awaits_hosts {
+            options.complete()?;
         }
         Ok(Parsed::Run(Box::new(options)))
     }

@@ -71,7 +71,7 @@ pub(super) const FLAGS: &[Flag] = &[
         values: "FILE",
         help: "place ranks by a recorded file",
         effect: Effect::Take(|reading, given| {
-            reading.pattern = Some(given.value().into());
+            reading.options.pattern = Some(given.value().into());
             Ok(())
         }),
     },
