@@ -7,7 +7,7 @@ _canele() {
             '*--help[Print help]'
     )
     local -a set1=(
-            '*--pair[Round trip between two sites, such as 0-2=40ms; may be repeated]:pairs:_files'
+            '*--pair[Round trip between two sites, at most 10s, such as 0-2=40ms; may be repeated]:pairs:_files'
             '*--help[Print help]'
     )
     local -a set2=(
@@ -17,22 +17,22 @@ _canele() {
     local -a set3=(
             '*--place[Place of the ranks\: shm, lan or wan \[default\: depends on the benchmark\]]:place:_files'
             '*--peers[Measure the peers in this folder too]:peers:_files'
-            '*--seconds[Seconds per size or operation in each round \[default\: 0.2\]]:seconds:_files'
+            '*--seconds[Seconds per size or operation in each round, from 0.001 to 60 \[default\: 0.2\]]:seconds:_files'
             '*--quick[Measure few cases, of 0.02 s each, in 2 rounds; the time that this takes is printed first]'
-            '*--loss[Share of packets lost between sites, such as 0.1%]:loss:_files'
+            '*--loss[Share of packets lost between sites, below 100%, such as 0.1%]:loss:_files'
             '*--flow[Competing TCP flow between sites, by cubic, bbr or reno; its goodput is printed per turn]:flow:(cubic bbr reno)'
-            '*--beside[Number of computing programs on the machine]:beside:_files'
+            '*--beside[Number of computing programs on the machine, from 0 to 1024]:beside:_files'
             '*--variant[Canele with settings, as NAME\:KEY=VALUE,KEY=VALUE; gateways=1 or 2 adds gateways; may be repeated]:variants:_files'
             '*--on-off[Canele with and without its strategy\: --variant on --variant off\:CANELE_STRATEGY=fifo]'
             '*--tuned[Peers also with larger eager messages and socket buffers]'
-            '*--rounds[Number of turns of each library \[default\: 1; 5 for several libraries\]]:rounds:_files'
-            '*--nodes[Number of nodes per site of the lab \[default\: 8 for torres, otherwise 2\]]:nodes:_files'
-            '*--rtt[Round trips between sites, such as 1ms,300ms, each in a new lab \[default\: 11.6ms\]]:rtt:_files'
-            '*--rate[Rates of links between sites, such as 100Mbit,1Gbit \[default\: 1Gbit\]]:rate:_files'
+            '*--rounds[Number of turns of each library, from 1 to 100 \[default\: 1; 5 for several libraries\]]:rounds:_files'
+            '*--nodes[Number of nodes per site of the lab, from 1 to 64 \[default\: 8 for torres, otherwise 2\]]:nodes:_files'
+            '*--rtt[Round trips between sites, at most 10s, such as 1ms,300ms, each in a new lab \[default\: 11.6ms\]]:rtt:_files'
+            '*--rate[Rates of links between sites, from 100kbit to 10Gbit, such as 100Mbit,1Gbit \[default\: 1Gbit\]]:rate:_files'
             '*--buffer[Buffers of links between sites, such as 500kB,2MB \[default\: 2MB\]]:buffer:_files'
             '*--socket-max[Largest TCP socket buffers (tcp_rmem, tcp_wmem), such as 64kB,4MB \[default\: the kernel'\''s\]]:socket_max:_files'
-            '*--sites[Number of sites of the lab \[default\: 2\]]:sites:_files'
-            '*--pair[Round trip between two sites, such as 0-2=40ms; may be repeated]:pairs:_files'
+            '*--sites[Number of sites of the lab, from 2 to 8 \[default\: 2\]]:sites:_files'
+            '*--pair[Round trip between two sites, at most 10s, such as 0-2=40ms; may be repeated]:pairs:_files'
             '*--lab[Use this lab, and raise none]:lab:_files'
             '*--by[Statistic over rounds in plots]:by:_files'
             '*--prefix[Folder of the installed Canele \[default\: that of this command\]]:prefix:_files'
@@ -41,22 +41,22 @@ _canele() {
             '*--help[Print help]'
     )
     local -a set4=(
-            '*--seconds[Seconds per size or operation in each round \[default\: 0.2\]]:seconds:_files'
+            '*--seconds[Seconds per size or operation in each round, from 0.001 to 60 \[default\: 0.2\]]:seconds:_files'
             '*--quick[Measure few cases, of 0.02 s each, in 2 rounds; the time that this takes is printed first]'
-            '*--loss[Share of packets lost between sites, such as 0.1%]:loss:_files'
+            '*--loss[Share of packets lost between sites, below 100%, such as 0.1%]:loss:_files'
             '*--flow[Competing TCP flow between sites, by cubic, bbr or reno; its goodput is printed per turn]:flow:(cubic bbr reno)'
-            '*--beside[Number of computing programs on the machine]:beside:_files'
+            '*--beside[Number of computing programs on the machine, from 0 to 1024]:beside:_files'
             '*--variant[Canele with settings, as NAME\:KEY=VALUE,KEY=VALUE; gateways=1 or 2 adds gateways; may be repeated]:variants:_files'
             '*--on-off[Canele with and without its strategy\: --variant on --variant off\:CANELE_STRATEGY=fifo]'
             '*--tuned[Peers also with larger eager messages and socket buffers]'
-            '*--rounds[Number of turns of each library \[default\: 1; 5 for several libraries\]]:rounds:_files'
-            '*--nodes[Number of nodes per site of the lab \[default\: 8 for torres, otherwise 2\]]:nodes:_files'
-            '*--rtt[Round trips between sites, such as 1ms,300ms, each in a new lab \[default\: 11.6ms\]]:rtt:_files'
-            '*--rate[Rates of links between sites, such as 100Mbit,1Gbit \[default\: 1Gbit\]]:rate:_files'
+            '*--rounds[Number of turns of each library, from 1 to 100 \[default\: 1; 5 for several libraries\]]:rounds:_files'
+            '*--nodes[Number of nodes per site of the lab, from 1 to 64 \[default\: 8 for torres, otherwise 2\]]:nodes:_files'
+            '*--rtt[Round trips between sites, at most 10s, such as 1ms,300ms, each in a new lab \[default\: 11.6ms\]]:rtt:_files'
+            '*--rate[Rates of links between sites, from 100kbit to 10Gbit, such as 100Mbit,1Gbit \[default\: 1Gbit\]]:rate:_files'
             '*--buffer[Buffers of links between sites, such as 500kB,2MB \[default\: 2MB\]]:buffer:_files'
             '*--socket-max[Largest TCP socket buffers (tcp_rmem, tcp_wmem), such as 64kB,4MB \[default\: the kernel'\''s\]]:socket_max:_files'
-            '*--sites[Number of sites of the lab \[default\: 2\]]:sites:_files'
-            '*--pair[Round trip between two sites, such as 0-2=40ms; may be repeated]:pairs:_files'
+            '*--sites[Number of sites of the lab, from 2 to 8 \[default\: 2\]]:sites:_files'
+            '*--pair[Round trip between two sites, at most 10s, such as 0-2=40ms; may be repeated]:pairs:_files'
             '*--lab[Use this lab, and raise none]:lab:_files'
             '*--by[Statistic over rounds in plots]:by:_files'
             '*--prefix[Folder of the installed Canele \[default\: that of this command\]]:prefix:_files'
@@ -80,9 +80,9 @@ _canele() {
             '*--progress[Print how ranks wait on this node, and why; under mpiexec, for its ranks here]'
             '*--system[Print settings of this system that cost much, and the commands that mend them]'
             '*--plan[Print the schedule and predicted time of a collective, such as bcast 64KiB]:plan:_files'
-            '*--on[Sites x nodes per site x ranks per node]:on:_files'
+            '*--on[Sites x nodes per site x ranks per node, at most 1024 ranks in all]:on:_files'
             '*--oversubscribed[All ranks on one machine, and more of them than cores]'
-            '*--pair[Round trip and rate between two sites, such as 0-2=40ms,20Mbit; may be repeated]:pairs:_files') ;;
+            '*--pair[Round trip, at most 10s, and rate, 100kbit to 10Gbit, of two sites, such as 0-2=40ms,20Mbit; may be repeated]:pairs:_files') ;;
         'canele jobs') specs=($set0 ) ;;
         'canele stack') specs=($set0 
             ':job:_files') ;;
@@ -90,7 +90,7 @@ _canele() {
             ':job:_files'
             '*--json[Print one JSON object per interval, each on a line]'
             '*--interval[Length of an interval in seconds, from 0.1 to 3600]:interval:_files'
-            '*--count[End after so many intervals \[default\: 1 for a table without a terminal\]]:count:_files') ;;
+            '*--count[End after so many intervals, at least 1 \[default\: 1 for a table without a terminal\]]:count:_files') ;;
         'canele grid') commands=('status:Ask the hosts of a grid file what they have, and print which do not answer') specs=($set0 
             '*--hosts[Hosts, such as a,b\:2,c; numbers of ranks are written to the file]:hosts:_files'
             '*--launcher-exec[Start agents by the command CMD HOST AGENT \[default\: ssh\]]:launcher_exec:_files'
@@ -98,21 +98,21 @@ _canele() {
         'canele grid status') specs=($set0 
             ':file:_files'
             '*--json[Print one JSON object]'
-            '*--timeout[Seconds after which a host counts as unreachable]:timeout:_files') ;;
+            '*--timeout[Seconds after which a host counts as unreachable, from 1 to 3600]:timeout:_files') ;;
         'canele lab') commands=('up:Raise a lab, in place of one of the same name, and measure its links' 'run:Run a command on a node' 'grid:Print the lab as a grid file, for mpiexec -grid' 'status:Print nodes, links, and what each link has carried, lost or dropped' 'set:Change links between sites while they carry traffic' 'cut:Cut off a site from all others, or a node from all others' 'heal:End all cuts' 'flow:Run a competing TCP flow, and print its goodput' 'down:Take the lab down, with all its processes') specs=($set0 ) ;;
         'canele lab up') specs=($set1 
             '*--name[Name of the lab, letters and digits; labs of different names exist side by side]:name:_files'
-            '*--sites[Number of sites]:sites:_files'
-            '*--nodes[Number of nodes per site]:nodes:_files'
-            '*--nics[Network interfaces per node, each on its own LAN; the first also leads to other sites]:nics:_files'
-            '*--rtt[Round trip between sites, such as 11.6ms]:rtt:_files'
-            '*--wan-rate[Rate of links between sites, such as 1Gbit]:wan_rate:_files'
-            '*--lan-rate[Rate of network interfaces, such as 1Gbit]:lan_rate:_files'
+            '*--sites[Number of sites, from 1 to 8]:sites:_files'
+            '*--nodes[Number of nodes per site, from 1 to 32]:nodes:_files'
+            '*--nics[Network interfaces per node, from 1 to 4, each on its own LAN; the first also leads to other sites]:nics:_files'
+            '*--rtt[Round trip between sites, at most 10s, such as 11.6ms]:rtt:_files'
+            '*--wan-rate[Rate of links between sites, from 100kbit to 10Gbit, such as 1Gbit]:wan_rate:_files'
+            '*--lan-rate[Rate of network interfaces, from 100kbit to 10Gbit, such as 1Gbit]:lan_rate:_files'
             '*--wan-buffer[Buffer of links between sites, such as 2MB; packets that do not fit are dropped]:wan_buffer:_files'
             '*--socket-max[Largest TCP socket buffer (tcp_rmem, tcp_wmem), such as 4MB \[default\: the kernel'\''s\]]:socket_max:_files'
-            '*--wan-loss[Share of packets lost between sites, such as 0.1% or 0.001]:wan_loss:_files'
-            '*--private[Site whose other nodes than the first are behind NAT; may be repeated]:private_sites:_files'
-            '*--speed[Cores whose processor time the nodes may use, in turn, such as 1,0.6; further nodes repeat the list \[default\: all\]]:speeds:_files'
+            '*--wan-loss[Share of packets lost between sites, below 100%, such as 0.1% or 0.001]:wan_loss:_files'
+            '*--private[Site from 0 to 7 whose other nodes than the first are behind NAT; may be repeated]:private_sites:_files'
+            '*--speed[Cores whose processor time the nodes may use, in turn, from 0.1 to 1024, such as 1,0.6; further nodes repeat the list \[default\: all\]]:speeds:_files'
             '*--seed[Seed of losses, duplicates and reordering]:seed:_files') ;;
         'canele lab run') specs=($set0 
             '*--name[Name of the lab]:name:_files'
@@ -127,24 +127,24 @@ _canele() {
             '*--name[Name of the lab]:name:_files'
             '*--from[Links from this site only, such as 0]:from:_files'
             '*--to[Links to this site only]:to:_files'
-            '*--loss[Share of packets lost, such as 0.1% or 0.001]:loss:_files'
-            '*--duplicate[Share of packets duplicated]:duplicate:_files'
-            '*--reorder[Share of packets reordered]:reorder:_files'
-            '*--reorder-delay[Extra delay of reordered packets, such as 1ms]:reorder_delay:_files'
-            '*--delay[One-way delay, such as 5.8ms]:delay:_files'
-            '*--rate[Rate, such as 100Mbit]:rate:_files'
+            '*--loss[Share of packets lost, below 100%, such as 0.1% or 0.001]:loss:_files'
+            '*--duplicate[Share of packets duplicated, below 100%]:duplicate:_files'
+            '*--reorder[Share of packets reordered, below 100%]:reorder:_files'
+            '*--reorder-delay[Extra delay of reordered packets, at most 10s, such as 1ms]:reorder_delay:_files'
+            '*--delay[One-way delay, at most 10s, such as 5.8ms]:delay:_files'
+            '*--rate[Rate, from 100kbit to 10Gbit, such as 100Mbit]:rate:_files'
             '*--buffer[Buffer of the link, such as 2MB]:buffer:_files'
-            '*--mtu[Longest IP packet in bytes; longer ones are dropped without ICMP]:mtu:_files'
+            '*--mtu[Longest IP packet in bytes, from 576 to 1500; longer ones are dropped without ICMP]:mtu:_files'
             '*--udp-forbidden[Drop all UDP]:udp_forbidden:(true false)'
             '*--tcp-forbidden[Drop all TCP]:tcp_forbidden:(true false)') ;;
         'canele lab cut') specs=($set0 
             '*--name[Name of the lab]:name:_files'
             ':target:_files'
-            '*--for[Length of the cut, such as 2s \[default\: until heal\]]:duration:_files'
+            '*--for[Length of the cut, at most 3600s, such as 2s \[default\: until heal\]]:duration:_files'
             '*--direction[Direction of the lost packets\: in, out or both]:direction:(in out both)') ;;
         'canele lab flow') specs=($set0 
             '*--name[Name of the lab]:name:_files'
-            '*--for[Length of the flow, such as 10s]:duration:_files'
+            '*--for[Length of the flow, at most 3600s, such as 10s]:duration:_files'
             '*--congestion[Congestion control\: cubic, bbr or reno]:congestion:(cubic bbr reno)'
             '*--from[Sending node \[default\: the last of the first site\]]:from:_files'
             '*--to[Receiving node \[default\: the last of the last site\]]:to:_files') ;;
@@ -152,14 +152,14 @@ _canele() {
             ':file:_files') ;;
         'canele tune') specs=($set2 
             '*--operations[Operations, such as bcast,allreduce \[default\: all\]]:operations:_files'
-            '*--sizes[Sizes in bytes, multiples of 4, such as 8,64k,1M; of a block or of the whole, as in the table]:sizes:_files'
-            '*--seconds[Seconds per case in each round]:seconds:_files'
-            '*--rounds[Number of turns of each algorithm]:rounds:_files'
+            '*--sizes[Sizes in bytes, multiples of 4 from 4 to 1024M, such as 8,64k,1M; of a block or of the whole, as in the table]:sizes:_files'
+            '*--seconds[Seconds per case in each round, from 0.001 to 60]:seconds:_files'
+            '*--rounds[Number of turns of each algorithm, from 3 to 100]:rounds:_files'
             '*--table[File of the table, in a folder that rank 0'\''s host sees]:table:_files'
             '*:mpiexec:_files') ;;
         'canele bench') commands=('clock:Print overhead and resolution of the clock, and a known sleep' 'pingpong:Half a round trip between two ranks, beside raw TCP' 'burst:Many short messages at once, until they are acknowledged' 'oversubscribed:Collectives and ping-pongs on more ranks than cores' 'cut:A message in packets, each sent as a message of its own' 'behind:A short message queued behind a long one to the same rank' 'queues:Short messages beside posted receives and unexpected messages that do not match' 'modules:Two communicators, one of which has unreceived messages' 'rails:Half a round trip over one rail and over two (needs two --variant)' 'overhead:The cost of the engine and of progress over a bare rail' 'addressed:A put into memory that the receiver polls, beside a message and a bare rail' 'express:Packets that the receiver needs one by one (mad_receive_EXPRESS)' 'overlap:A transfer and a computation at the same time' 'progress:Operations that complete while the application computes' 'reactivity:Half a round trip beside computing threads' 'threads:Messages of many threads at once (MPI_THREAD_MULTIPLE)' 'offload:The duration of the MPI_Isend call, and of the whole transfer' 'idle:CPU time of a rank that waits for a message' 'wan:Half a round trip over a long link, after traffic and after silence' 'slowstart:Long messages in a row on new connections' 'coll:Collectives, and their traffic between sites' 'torres:Allgather and allreduce on 5, 6 and 7 ranks, relative to 8' 'pairs:Messages of all pairs between two halves of the ranks at once' 'onesided:One-sided operations, each with its flush, also while the target computes' 'gups:Random updates of a table that all ranks hold (HPCC RandomAccess)' 'nas:Kernels of the NAS Parallel Benchmarks' 'ray2mesh:Seismic rays traced by workers for a master, and a mesh that all merge (ray2mesh)' 'simri:An image by magnetic resonance, simulated by workers for a master (Simri)' 'io:Files by all ranks, beside pwrite and pread by as many processes' 'compare:Run several benchmarks on Canele and the installed peers, in turn' 'report:Write one HTML file with all figures of some results') specs=($set0 ) ;;
         'canele bench clock') specs=($set0 
-            '*--sleep[Length of the known sleep, in seconds]:sleep:_files'
+            '*--sleep[Length of the known sleep in seconds, from 0.001 to 60]:sleep:_files'
             '*--output[Folder of the compiled program]:output:_files') ;;
         'canele bench pingpong') specs=($set3 
             '*--sizes[Sizes in bytes, such as 1,16,64k,4M, between 1 and 1024M \[default\: 1,8,16,64,256,1k,4k,16k,64k,256k,1M,4M,16M,64M\]]:sizes:_files') ;;
@@ -244,8 +244,8 @@ _canele() {
             '*--ranks[Numbers of ranks, such as 2,8,32, between 2 and 16 \[default\: 4\]]:ranks:_files') ;;
         'canele bench compare') specs=($set4 
             '*:what:_files'
-            '*--sizes[Sizes in bytes, such as 1,16,64k,4M \[default\: those of each benchmark\]]:sizes:_files'
-            '*--ranks[Numbers of ranks, such as 2,8,32 \[default\: those of each benchmark\]]:ranks:_files'
+            '*--sizes[Sizes in bytes, such as 1,16,64k,4M \[default and limits\: those of each benchmark\]]:sizes:_files'
+            '*--ranks[Numbers of ranks, such as 2,8,32 \[default and limits\: those of each benchmark\]]:ranks:_files'
             '*--peers[Folder of the peers]:peers:_files') ;;
         'canele bench report') specs=($set0 
             '*:folders:_files'

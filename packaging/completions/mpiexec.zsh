@@ -2,18 +2,18 @@
 # Completion of mpiexec for zsh, written from the table of its options by `UPDATE_EXPECT=1 cargo test -p launch`.
 
 _arguments -S \
-    '*-n[number of ranks (default\: all slots of the hosts, or 1)]:N: ' \
-    '*-np[number of ranks (default\: all slots of the hosts, or 1)]:N: ' \
+    '*-n[number of ranks, from 1 to 1048576 (default\: all slots of the hosts, or 1)]:N: ' \
+    '*-np[number of ranks, from 1 to 1048576 (default\: all slots of the hosts, or 1)]:N: ' \
     '*-soft[numbers of ranks that will do, such as 2,4\:16\:4, of at most -n]:FROM\:TO\:STEP: ' \
     '*-hosts[hosts, and number of ranks on each]:A\:2,B\:2:_hosts' \
     '*-f[read hosts from a file\: host, host\:2 or host slots=2 per line]:FILE:_files' \
     '*-hostfile[read hosts from a file\: host, host\:2 or host slots=2 per line]:FILE:_files' \
     '*-grid[read sites and hosts from a grid file]:FILE:_files' \
-    '*-ppn[ranks per host, whatever numbers the hosts have]:N: ' \
-    '*-N[ranks per host, whatever numbers the hosts have]:N: ' \
+    '*-ppn[ranks per host, from 1 to 1048576, whatever numbers the hosts have]:N: ' \
+    '*-N[ranks per host, from 1 to 1048576, whatever numbers the hosts have]:N: ' \
     '*-rr[one rank per host and round, as -ppn 1]' \
     '*-configfile[read programs with their options from a file, one per line]:FILE:_files' \
-    '*-usize[universe size\: SYSTEM (all slots), INFINITE or a number (default\: ranks)]:SIZE:(SYSTEM INFINITE)' \
+    '*-usize[universe size\: SYSTEM (all slots), INFINITE, or from 1 to 1048576 (default\: ranks)]:SIZE:(SYSTEM INFINITE)' \
     '*-arch[architecture of the hosts, which has to be that of this machine]:NAME: ' \
     '*-bind-to[none, hwthread, core, core\:2, l1cache, l2cache, l3cache, numa, socket, rr, user\:0+2]:WHAT:(none hwthread core l1cache l2cache l3cache numa socket rr)' \
     '*-map-by[slot, node, ppr\:2\:node; objects such as socket order bound ranks]:WHAT:(slot node core numa socket)' \
@@ -43,8 +43,8 @@ _arguments -S \
     '*-encrypt[encrypt TCP between sites, all TCP, or none\: sites, all, none]:WHICH:(sites all none)' \
     '*-disable-auto-cleanup[continue when a rank fails, for programs that handle errors]' \
     '*-enable-auto-cleanup[end the job when a rank fails (default)]' \
-    '*-timeout[end the job after this time and say where ranks wait (default\: MPIEXEC_TIMEOUT)]:SECONDS: ' \
-    '*-wait[longest time to wait for hosts that sites of a -grid request from Slurm (default\: any)]:SECONDS: ' \
+    '*-timeout[time limit, from 1 to 1048576; prints where ranks wait (default\: MPIEXEC_TIMEOUT)]:SECONDS: ' \
+    '*-wait[longest wait for hosts of a -grid from Slurm, from 1 to 1048576 (default\: any)]:SECONDS: ' \
     '*-V[print the version]' \
     '*-version[print the version]' \
     '*-h[print this help, or all about a topic or an option]::TOPIC:(ranks placement environment launching output others all)' \

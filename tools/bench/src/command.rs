@@ -45,7 +45,7 @@ enum BenchCommand {
 
 #[derive(Debug, Args)]
 struct ClockOptions {
-    /// Length of the known sleep, in seconds
+    /// Length of the known sleep in seconds, from 0.001 to 60
     #[arg(long, default_value = "0.5", value_parser = seconds)]
     sleep: f64,
     /// Folder of the compiled program
@@ -55,19 +55,19 @@ struct ClockOptions {
 
 #[derive(Debug, Args)]
 struct Common {
-    /// Seconds per size or operation in each round [default: 0.2]
+    /// Seconds per size or operation in each round, from 0.001 to 60 [default: 0.2]
     #[arg(long, help_heading = WORK, value_parser = seconds)]
     seconds: Option<f64>,
     /// Measure few cases, of 0.02 s each, in 2 rounds; the time that this takes is printed first
     #[arg(long, help_heading = WORK)]
     quick: bool,
-    /// Share of packets lost between sites, such as 0.1%
+    /// Share of packets lost between sites, below 100%, such as 0.1%
     #[arg(long, help_heading = LOAD, default_value = "0", value_parser = lab::share)]
     loss: f64,
     /// Competing TCP flow between sites, by cubic, bbr or reno; its goodput is printed per turn
     #[arg(long, help_heading = LOAD, value_name = "CONGESTION", hide_possible_values = true)]
     flow: Option<lab::Congestion>,
-    /// Number of computing programs on the machine
+    /// Number of computing programs on the machine, from 0 to 1024
     #[arg(long, help_heading = LOAD, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1024))]
     beside: u32,
     /// Canele with settings, as NAME:KEY=VALUE,KEY=VALUE; gateways=1 or 2 adds gateways; may be repeated
@@ -79,16 +79,16 @@ struct Common {
     /// Peers also with larger eager messages and socket buffers
     #[arg(long, help_heading = LIBRARIES)]
     tuned: bool,
-    /// Number of turns of each library [default: 1; 5 for several libraries]
+    /// Number of turns of each library, from 1 to 100 [default: 1; 5 for several libraries]
     #[arg(long, help_heading = WORK, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: Option<u32>,
-    /// Number of nodes per site of the lab [default: 8 for torres, otherwise 2]
+    /// Number of nodes per site of the lab, from 1 to 64 [default: 8 for torres, otherwise 2]
     #[arg(long, help_heading = LAB, value_parser = clap::value_parser!(u32).range(1..=64), conflicts_with = "lab")]
     nodes: Option<u32>,
-    /// Round trips between sites, such as 1ms,300ms, each in a new lab [default: 11.6ms]
+    /// Round trips between sites, at most 10s, such as 1ms,300ms, each in a new lab [default: 11.6ms]
     #[arg(long, help_heading = LAB, value_name = "LIST", value_delimiter = ',', value_parser = lab::duration, conflicts_with = "lab")]
     rtt: Vec<Duration>,
-    /// Rates of links between sites, such as 100Mbit,1Gbit [default: 1Gbit]
+    /// Rates of links between sites, from 100kbit to 10Gbit, such as 100Mbit,1Gbit [default: 1Gbit]
     #[arg(long, help_heading = LAB, value_name = "LIST", value_delimiter = ',', value_parser = lab::rate, conflicts_with = "lab")]
     rate: Vec<u64>,
     /// Buffers of links between sites, such as 500kB,2MB [default: 2MB]
@@ -97,10 +97,10 @@ struct Common {
     /// Largest TCP socket buffers (tcp_rmem, tcp_wmem), such as 64kB,4MB [default: the kernel's]
     #[arg(long, help_heading = LAB, value_name = "LIST", value_delimiter = ',', value_parser = lab::bytes, conflicts_with = "lab")]
     socket_max: Vec<u64>,
-    /// Number of sites of the lab [default: 2]
+    /// Number of sites of the lab, from 2 to 8 [default: 2]
     #[arg(long, help_heading = LAB, value_parser = clap::value_parser!(u32).range(2..=8), conflicts_with = "lab")]
     sites: Option<u32>,
-    /// Round trip between two sites, such as 0-2=40ms; may be repeated
+    /// Round trip between two sites, at most 10s, such as 0-2=40ms; may be repeated
     #[arg(long = "pair", help_heading = LAB, value_name = "SITE-SITE=RTT", value_parser = lab::pair, conflicts_with = "lab")]
     pairs: Vec<lab::Pair>,
     /// Use this lab, and raise none
@@ -251,10 +251,10 @@ struct CompareOptions {
     /// Benchmarks, each with a place if not its own: pingpong@wan, burst; a place alone is a ping-pong
     #[arg(default_values = ["shm", "lan", "wan", "oversubscribed"])]
     what: Vec<Subject>,
-    /// Sizes in bytes, such as 1,16,64k,4M [default: those of each benchmark]
+    /// Sizes in bytes, such as 1,16,64k,4M [default and limits: those of each benchmark]
     #[arg(long, help_heading = WORK)]
     sizes: Option<String>,
-    /// Numbers of ranks, such as 2,8,32 [default: those of each benchmark]
+    /// Numbers of ranks, such as 2,8,32 [default and limits: those of each benchmark]
     #[arg(long, help_heading = WORK)]
     ranks: Option<String>,
     /// Folder of the peers

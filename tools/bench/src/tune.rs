@@ -24,13 +24,13 @@ pub struct TuneArguments {
     /// Operations, such as bcast,allreduce [default: all]
     #[arg(long, value_delimiter = ',', value_parser = operation)]
     operations: Vec<Operation>,
-    /// Sizes in bytes, multiples of 4, such as 8,64k,1M; of a block or of the whole, as in the table
+    /// Sizes in bytes, multiples of 4 from 4 to 1024M, such as 8,64k,1M; of a block or of the whole, as in the table
     #[arg(long, default_value = "8,1k,16k,256k,1M")]
     sizes: Sizes,
-    /// Seconds per case in each round
+    /// Seconds per case in each round, from 0.001 to 60
     #[arg(long, default_value = "0.05", value_parser = crate::command::seconds)]
     seconds: f64,
-    /// Number of turns of each algorithm
+    /// Number of turns of each algorithm, from 3 to 100
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(3..=100))]
     rounds: u32,
     /// File of the table, in a folder that rank 0's host sees

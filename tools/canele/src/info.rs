@@ -33,13 +33,14 @@ pub struct Arguments {
     /// Print the schedule and predicted time of a collective, such as bcast 64KiB
     #[arg(long, num_args = 2, value_names = ["OPERATION", "BYTES"], conflicts_with_all = ["link", "progress"])]
     plan: Option<Vec<String>>,
-    /// Sites x nodes per site x ranks per node
+    /// Sites x nodes per site x ranks per node, at most 1024 ranks in all
     #[arg(long, value_name = "SHAPE", default_value = "2x2x2", requires = "plan", help_heading = PLAN)]
     on: crate::plan::Grid,
     /// All ranks on one machine, and more of them than cores
     #[arg(long, requires = "plan", help_heading = PLAN)]
     oversubscribed: bool,
-    /// Round trip and rate between two sites, such as 0-2=40ms,20Mbit; may be repeated
+    /// Round trip, at most 10s, and rate, 100kbit to 10Gbit, of two sites, such as 0-2=40ms,20Mbit; may be
+    /// repeated
     #[arg(long = "pair", value_name = "SITE-SITE=RTT,RATE", requires = "plan", help_heading = PLAN)]
     pairs: Vec<crate::plan::Pair>,
 }

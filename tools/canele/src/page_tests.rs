@@ -1,6 +1,7 @@
 //! Manual pages and completions of `canele` and `canele-gateway`, written from their options.
 
 mod completions;
+mod limits;
 mod manual;
 
 use std::collections::BTreeMap;

@@ -28,7 +28,7 @@ pub(crate) struct TopArguments {
     /// Length of an interval in seconds, from 0.1 to 3600
     #[arg(long, value_name = "S", default_value = "1", value_parser = seconds)]
     interval: Duration,
-    /// End after so many intervals [default: 1 for a table without a terminal]
+    /// End after so many intervals, at least 1 [default: 1 for a table without a terminal]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
 }

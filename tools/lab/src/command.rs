@@ -68,7 +68,7 @@ enum Word {
         /// Site, such as 1, or node of a site, such as 1:0
         #[arg(value_name = "SITE[:NODE]", value_parser = target)]
         target: (u32, Option<u32>),
-        /// Length of the cut, such as 2s [default: until heal]
+        /// Length of the cut, at most 3600s, such as 2s [default: until heal]
         #[arg(long = "for", value_parser = spec::span)]
         duration: Option<Duration>,
         /// Direction of the lost packets: in, out or both

@@ -21,28 +21,28 @@ use crate::wire::{Conditions, Counts};
 /// Changes of links; everything else stays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Args, Serialize, Deserialize)]
 pub struct Change {
-    /// Share of packets lost, such as 0.1% or 0.001
+    /// Share of packets lost, below 100%, such as 0.1% or 0.001
     #[arg(long, value_parser = spec::share)]
     pub loss: Option<f64>,
-    /// Share of packets duplicated
+    /// Share of packets duplicated, below 100%
     #[arg(long, value_parser = spec::share)]
     pub duplicate: Option<f64>,
-    /// Share of packets reordered
+    /// Share of packets reordered, below 100%
     #[arg(long, value_parser = spec::share)]
     pub reorder: Option<f64>,
-    /// Extra delay of reordered packets, such as 1ms
+    /// Extra delay of reordered packets, at most 10s, such as 1ms
     #[arg(long, value_parser = spec::duration)]
     pub reorder_delay: Option<Duration>,
-    /// One-way delay, such as 5.8ms
+    /// One-way delay, at most 10s, such as 5.8ms
     #[arg(long, value_parser = spec::duration)]
     pub delay: Option<Duration>,
-    /// Rate, such as 100Mbit
+    /// Rate, from 100kbit to 10Gbit, such as 100Mbit
     #[arg(long, value_parser = spec::rate)]
     pub rate: Option<u64>,
     /// Buffer of the link, such as 2MB
     #[arg(long, value_parser = spec::bytes)]
     pub buffer: Option<u64>,
-    /// Longest IP packet in bytes; longer ones are dropped without ICMP
+    /// Longest IP packet in bytes, from 576 to 1500; longer ones are dropped without ICMP
     #[arg(long, value_parser = clap::value_parser!(u32).range(576..=1500))]
     pub mtu: Option<u32>,
     /// Drop all UDP

@@ -15,7 +15,7 @@ use crate::spec;
 #[derive(Debug, Args)]
 #[group(id = "stream")]
 pub(crate) struct Flow {
-    /// Length of the flow, such as 10s
+    /// Length of the flow, at most 3600s, such as 10s
     #[arg(long = "for", value_parser = spec::span, default_value = "10s")]
     duration: Duration,
     /// Congestion control: cubic, bbr or reno

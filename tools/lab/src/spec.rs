@@ -15,22 +15,22 @@ pub struct Spec {
     /// Name of the lab, letters and digits; labs of different names exist side by side
     #[arg(long, env = "CANELE_LAB", default_value = "lab", value_parser = name)]
     pub name: String,
-    /// Number of sites
+    /// Number of sites, from 1 to 8
     #[arg(long, default_value_t = 2, value_parser = value_parser!(u32).range(1..=8))]
     pub sites: u32,
-    /// Number of nodes per site
+    /// Number of nodes per site, from 1 to 32
     #[arg(long, default_value_t = 2, value_parser = value_parser!(u32).range(1..=32))]
     pub nodes: u32,
-    /// Network interfaces per node, each on its own LAN; the first also leads to other sites
+    /// Network interfaces per node, from 1 to 4, each on its own LAN; the first also leads to other sites
     #[arg(long, default_value_t = 1, value_parser = value_parser!(u32).range(1..=4))]
     pub nics: u32,
-    /// Round trip between sites, such as 11.6ms
+    /// Round trip between sites, at most 10s, such as 11.6ms
     #[arg(long, help_heading = LINKS, default_value = "11.6ms", value_parser = duration)]
     pub rtt: Duration,
-    /// Rate of links between sites, such as 1Gbit
+    /// Rate of links between sites, from 100kbit to 10Gbit, such as 1Gbit
     #[arg(long, help_heading = LINKS, default_value = "1Gbit", value_parser = rate)]
     pub wan_rate: u64,
-    /// Rate of network interfaces, such as 1Gbit
+    /// Rate of network interfaces, from 100kbit to 10Gbit, such as 1Gbit
     #[arg(long, help_heading = LINKS, default_value = "1Gbit", value_parser = rate)]
     pub lan_rate: u64,
     /// Buffer of links between sites, such as 2MB; packets that do not fit are dropped
@@ -40,16 +40,17 @@ pub struct Spec {
     #[arg(long, help_heading = LINKS, value_name = "BYTES", value_parser = bytes)]
     #[serde(default)]
     pub socket_max: Option<u64>,
-    /// Share of packets lost between sites, such as 0.1% or 0.001
+    /// Share of packets lost between sites, below 100%, such as 0.1% or 0.001
     #[arg(long, help_heading = LINKS, default_value = "0", value_parser = share)]
     pub wan_loss: f64,
-    /// Round trip between two sites, such as 0-2=40ms; may be repeated
+    /// Round trip between two sites, at most 10s, such as 0-2=40ms; may be repeated
     #[arg(long = "pair", help_heading = LINKS, value_name = "SITE-SITE=RTT", value_parser = pair)]
     pub pairs: Vec<Pair>,
-    /// Site whose other nodes than the first are behind NAT; may be repeated
+    /// Site from 0 to 7 whose other nodes than the first are behind NAT; may be repeated
     #[arg(long = "private", value_name = "SITE", value_parser = value_parser!(u32).range(0..8))]
     pub private_sites: Vec<u32>,
-    /// Cores whose processor time the nodes may use, in turn, such as 1,0.6; further nodes repeat the list
+    /// Cores whose processor time the nodes may use, in turn, from 0.1 to 1024, such as 1,0.6; further nodes
+    /// repeat the list
     /// [default: all]
     #[arg(long = "speed", value_name = "LIST", value_delimiter = ',', value_parser = speed)]
     pub speeds: Vec<f64>,

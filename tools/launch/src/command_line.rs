@@ -99,7 +99,7 @@ pub(crate) fn help(topic: Option<&str>) -> Result<String, UsageError> {
             // The text of an option that needs more room is on a line of its own.
             let indent =
                 if synopsis.len() > WIDTH { format!("\n{:WIDTH$}    ", "") } else { "  ".into() };
-            text += &format!("  {synopsis:<WIDTH$}{indent}{}\n", flag.help);
+            text += &format!("  {synopsis:<WIDTH$}{indent}{}\n", flag.text());
             if topic.is_some() && !flag.aliases.is_empty() {
                 text += &format!("  {:<WIDTH$}  (also {})\n", "", dashed(flag.aliases));
             }
@@ -167,6 +167,8 @@ mod tests {
     use expect_test::expect_file;
 
     use super::*;
+    use crate::host::RANKS_MAX;
+    use crate::usage::limits;
 
     #[test]
     fn names_are_unique_and_lines_short() {
@@ -177,6 +179,30 @@ mod tests {
         assert_eq!(all.len(), count);
         let text = help(Some("all")).unwrap();
         assert!(text.lines().all(|line| line.chars().count() <= 120), "{text}");
+    }
+
+    #[test]
+    fn the_help_names_the_limits_of_each_number() {
+        let least_and_most = [1, RANKS_MAX].map(|number| number.to_string());
+        let outside = [0, RANKS_MAX + 1].map(|number| number.to_string());
+        let mut found = Vec::new();
+        for flag in flags().filter(|flag| !flag.values.is_empty()) {
+            let name = flag.names[0];
+            let read = |value: &String| {
+                let mut rest = [value.into(), "more".into()].into();
+                Reading::default().take(&format!("-{name}").into(), &mut rest)
+            };
+            let refusals = outside.iter().filter_map(|value| read(value).err());
+            let refusals = refusals.map(|error| error.to_string()).collect::<String>();
+            let is_number = refusals.contains("not a positive number");
+            assert_eq!(is_number, refusals.contains("more than"), "-{name}: {refusals}");
+            assert_eq!(is_number, flag.text().contains(&limits()), "-{name}: {}", flag.text());
+            if is_number {
+                assert!(least_and_most.iter().all(|value| read(value).is_ok()), "-{name}");
+                found.push(name);
+            }
+        }
+        assert_eq!(found, ["n", "ppn", "usize", "timeout", "wait"]);
     }
 
     #[test]
@@ -196,7 +222,7 @@ mod tests {
             let titles = TOPICS.iter().filter(|topic| text.contains(&format!("{}:", topic.title)));
             assert_eq!(titles.count(), 1, "{text}");
             for flag in topic.flags {
-                assert!(text.contains(&flag.synopsis()) && text.contains(flag.help), "{text}");
+                assert!(text.contains(&flag.synopsis()) && text.contains(&flag.text()), "{text}");
                 assert_eq!(help(Some(flag.names[0])).unwrap(), text, "{}", flag.names[0]);
             }
         }
@@ -225,7 +251,7 @@ mod tests {
                     option += &format!(" `{}`", flag.values.replace('|', "\\|"));
                 }
                 let also = ticked(flag.aliases).join(", ");
-                text += &format!("| {option} | {also} | {} |\n", flag.help.replace('|', "\\|"));
+                text += &format!("| {option} | {also} | {} |\n", flag.text().replace('|', "\\|"));
             }
         }
         text
@@ -241,7 +267,7 @@ mod tests {
                 let all = [flag.names, flag.aliases].concat();
                 let (names, values) = (escaped(&dashed(&all)), escaped(flag.values));
                 text += &format!(".TP\n.B {names}\n.I {values}\n").replace(".I \n", "");
-                text += &format!("{}\n", escaped(flag.help));
+                text += &format!("{}\n", escaped(&flag.text()));
             }
         }
         text + MANUAL_END

@@ -7,6 +7,11 @@ use crate::host::RANKS_MAX;
 #[error("{0} (see mpiexec --help)")]
 pub struct UsageError(pub(crate) String);
 
+/// Limits of the numbers that [`number`] reads, for the help.
+pub(crate) fn limits() -> String {
+    format!("from 1 to {RANKS_MAX}")
+}
+
 /// Reads a positive number.
 pub(crate) fn number(name: &str, value: &str) -> Result<u32, UsageError> {
     match value.parse() {

@@ -15,7 +15,7 @@ pub(super) struct StatusArguments {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-    /// Seconds after which a host counts as unreachable
+    /// Seconds after which a host counts as unreachable, from 1 to 3600
     #[arg(long, value_name = "S", default_value = "10", value_parser = clap::value_parser!(u64).range(1..=3600))]
     timeout: u64,
 }

@@ -64,7 +64,7 @@ fn kind(flag: &Flag, value: &str) -> String {
 fn zsh() -> String {
     let mut text = String::from(ZSH);
     for flag in offered() {
-        let help = zsh_word(flag.help);
+        let help = zsh_word(&flag.text());
         let values: String =
             flag.values.split_whitespace().map(|value| zsh_value(flag, value)).collect();
         for name in flag.names {

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use crate::launcher::Launcher;
 use crate::options::{Options, Program};
-use crate::usage::{UsageError, number};
+use crate::usage::{UsageError, limits, number};
 
 /// State of a command line that is being read.
 #[derive(Debug, Default)]
@@ -44,6 +44,7 @@ pub(super) struct Flag {
     pub aliases: &'static [&'static str],
     /// Names of its values, one word each.
     pub values: &'static str,
+    /// Its text, with [`LIMITS`] where those of its number stand.
     pub help: &'static str,
     pub effect: Effect,
 }
@@ -95,7 +96,15 @@ impl Flag {
     pub fn synopsis(&self) -> String {
         format!("{} {}", dashed(self.names), self.values).trim().to_owned()
     }
+
+    /// The help for people.
+    pub fn text(&self) -> String {
+        self.help.replace(LIMITS, &limits())
+    }
 }
+
+/// Place of a number's limits in the help of its option.
+pub(super) const LIMITS: &str = "{limits}";
 
 pub(super) fn dashed(names: &[&str]) -> String {
     names.iter().map(|name| format!("-{name}")).collect::<Vec<_>>().join(", ")

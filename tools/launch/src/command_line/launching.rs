@@ -92,7 +92,7 @@ pub(super) const FLAGS: &[Flag] = &[
         names: &["timeout"],
         aliases: &[],
         values: "SECONDS",
-        help: "end the job after this time and say where ranks wait (default: MPIEXEC_TIMEOUT)",
+        help: "time limit, {limits}; prints where ranks wait (default: MPIEXEC_TIMEOUT)",
         effect: Effect::Take(|reading, given| {
             reading.options.timeout_s = Some(u64::from(given.number()?));
             Ok(())
@@ -102,7 +102,7 @@ pub(super) const FLAGS: &[Flag] = &[
         names: &["wait"],
         aliases: &[],
         values: "SECONDS",
-        help: "longest time to wait for hosts that sites of a -grid request from Slurm (default: any)",
+        help: "longest wait for hosts of a -grid from Slurm, {limits} (default: any)",
         effect: Effect::Take(|reading, given| {
             reading.options.wait_s = Some(u64::from(given.number()?));
             Ok(())

@@ -15,7 +15,7 @@ pub(super) const FLAGS: &[Flag] = &[
         names: &["n", "np"],
         aliases: &["ntasks"],
         values: "N",
-        help: "number of ranks (default: all slots of the hosts, or 1)",
+        help: "number of ranks, {limits} (default: all slots of the hosts, or 1)",
         effect: Effect::Take(|reading, given| {
             reading.program.ranks = given.number()?;
             Ok(())
@@ -68,7 +68,7 @@ pub(super) const FLAGS: &[Flag] = &[
         names: &["ppn", "N"],
         aliases: &["perhost", "npernode", "ntasks-per-node", "grr"],
         values: "N",
-        help: "ranks per host, whatever numbers the hosts have",
+        help: "ranks per host, {limits}, whatever numbers the hosts have",
         effect: Effect::Take(|reading, given| {
             reading.options.per_host = Some(given.number()?);
             Ok(())
@@ -99,7 +99,7 @@ pub(super) const FLAGS: &[Flag] = &[
         names: &["usize"],
         aliases: &[],
         values: "SIZE",
-        help: "universe size: SYSTEM (all slots), INFINITE or a number (default: ranks)",
+        help: "universe size: SYSTEM (all slots), INFINITE, or {limits} (default: ranks)",
         effect: Effect::Take(|reading, given| {
             reading.options.universe = match given.value() {
                 "SYSTEM" => Universe::Slots,
