@@ -128,6 +128,7 @@ processes() {
     step 60 "the load of jobs" tests/top.sh "$prefix"
     step 20 "the state of a grid" tests/grid_status.sh "$prefix"
     step 60 "hosts of two Slurms" tests/co_allocation.sh "$prefix"
+    step 60 "buffers in devices" tests/devices.sh "$prefix"
     step 60 "mpiexec over ssh" tests/ssh.sh "$prefix"
     step 30 "connections that are reset" tests/resets.sh "$prefix"
     step 120 gateways tests/gateway.sh "$prefix"

@@ -285,7 +285,7 @@ pub(crate) fn buffer(
     datatype: RawHandle,
 ) -> Result<Region> {
     match gapless_len(elements, datatype) {
-        Some(len) if address.get() as usize >= PAGE => Ok(address.bytes(0, len)),
+        Some(len) if address.is_ordinary() => Ok(address.ordinary_bytes(len)),
         _ => unusual_buffer(names, address, elements, datatype),
     }
 }
@@ -322,20 +322,30 @@ pub(crate) fn region(
 ) -> Result<Region> {
     let bytes = datatype.size().checked_mul(elements);
     let is_too_long = bytes.is_none_or(|bytes| bytes > isize::MAX as usize);
+    if is_too_long || !address.is_ordinary() {
+        return unusual_region(names, address, elements, (datatype, is_too_long));
+    }
+    Ok(address.ordinary_elements(elements, datatype.layout()))
+}
+
+/// Elements at an address that is no memory, or a constant, or a device's.
+#[cold]
+#[inline(never)]
+fn unusual_region(
+    names: &Names,
+    address: Address,
+    elements: usize,
+    (datatype, is_too_long): (&Datatype, bool),
+) -> Result<Region> {
     let place = address.get() as usize;
     let is_low = place < PAGE && elements > 0;
     if is_too_long || is_low && is_nowhere(place, datatype) {
-        return Err(misplaced(
-            names,
-            address.get(),
-            elements,
-            is_too_long.then_some(datatype.size()),
-        ));
+        let too_long = is_too_long.then_some(datatype.size());
+        return Err(misplaced(names, address.get(), elements, too_long));
     }
     Ok(address.elements(elements, datatype.layout()))
 }
 
-#[cold]
 fn misplaced(
     names: &Names,
     address: *const c_void,

@@ -457,18 +457,36 @@ impl Address {
         self.0.cast_mut()
     }
 
-    /// Some of the bytes behind the address.
+    /// True if the address is no constant of the standard, and not a device's.
     #[inline(always)]
-    pub fn bytes(self, offset: isize, len: usize) -> Region {
-        // SAFETY: the maker vouched for the buffer, of which the arguments beside it describe these bytes.
-        unsafe { Region::new(self.offset(offset).get().cast(), len) }
+    pub fn is_ordinary(self) -> bool {
+        device::is_ordinary(self.0 as usize)
     }
 
-    /// Elements of a layout behind the address.
+    /// Bytes behind an ordinary address.
     #[inline(always)]
-    pub fn elements(self, count: usize, layout: &Arc<Layout>) -> Region {
+    pub fn ordinary_bytes(self, len: usize) -> Region {
+        // SAFETY: the maker vouched for the buffer, of which the arguments beside it describe these bytes.
+        unsafe { Region::new(self.get().cast(), len) }
+    }
+
+    /// Elements of a layout behind an ordinary address.
+    #[inline(always)]
+    pub fn ordinary_elements(self, count: usize, layout: &Arc<Layout>) -> Region {
         // SAFETY: the maker vouched for the buffer, of which the arguments beside it describe these elements.
         unsafe { Region::elements(self.get().cast(), count, layout) }
+    }
+
+    /// Some of the bytes behind the address, which may be in a device.
+    pub fn bytes(self, offset: isize, len: usize) -> Region {
+        // SAFETY: the maker vouched for the buffer.
+        unsafe { device::located(self.offset(offset).ordinary_bytes(len)) }
+    }
+
+    /// Elements of a layout behind the address, which may be in a device.
+    pub fn elements(self, count: usize, layout: &Arc<Layout>) -> Region {
+        // SAFETY: the maker vouched for the buffer.
+        unsafe { device::located(self.ordinary_elements(count, layout)) }
     }
 
     /// True for `MPI_IN_PLACE`.

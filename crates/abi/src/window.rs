@@ -5,6 +5,7 @@ mod synchronization;
 
 use std::ffi::c_int;
 
+use memory::Region;
 use mpi::window::{NULL, Window};
 
 use crate::arguments::{PAGE, PROC_NULL, forget_window, intra, window};
@@ -28,8 +29,7 @@ pub(crate) fn win_create(
     let len = window_size(size)?;
     let unit = displacement_unit(unit)?;
     let info = crate::info::optional(info)?;
-    check_base(base, len)?;
-    give(Window::create(&comm, base.bytes(0, len), unit, &info)?, win)
+    give(Window::create(&comm, exposed(base, len)?, unit, &info)?, win)
 }
 
 pub(crate) fn win_create_dynamic(
@@ -90,13 +90,19 @@ fn displacement_unit(unit: i64) -> Result<u32> {
     })
 }
 
-/// Checks that memory may begin at an address.
-fn check_base(base: Address, len: usize) -> Result<()> {
+/// The memory at an address, for others to access.
+fn exposed(base: Address, len: usize) -> Result<Region> {
     if (base.get() as usize) < PAGE && len > 0 {
         let text = format!("base = {:?} is no address of size = {len} bytes", base.get());
         return Err(class(ErrorClass::Buffer, text));
     }
-    Ok(())
+    let memory = base.bytes(0, len);
+    if !memory.is_on_host() {
+        let text =
+            format!("base = {:?} is in a device: windows are in memory of the host", base.get());
+        return Err(class(ErrorClass::Buffer, text));
+    }
+    Ok(memory)
 }
 
 pub(crate) fn win_free(win: InOut<RawHandle>) -> Result<()> {
@@ -114,8 +120,7 @@ pub(crate) fn win_free(win: InOut<RawHandle>) -> Result<()> {
 pub(crate) fn win_attach(win: RawHandle, base: Address, size: isize) -> Result<()> {
     let window = window(win)?;
     let len = window_size(size)?;
-    check_base(base, len)?;
-    window.attach(base.bytes(0, len))
+    window.attach(exposed(base, len)?)
 }
 
 pub(crate) fn win_detach(win: RawHandle, base: Address) -> Result<()> {

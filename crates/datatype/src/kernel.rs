@@ -63,10 +63,26 @@ impl Reducer {
     /// Combines contiguous regions like [`Reducer::combine_onto`]. The last element may end before
     /// its extent does.
     pub fn combine_regions(self, input: &Region, inout: &Region) {
-        let (Some(from), Some(to)) = (input.as_span(), inout.as_span()) else { return };
+        let (Some(from), Some(to)) = (input.as_span(), inout.as_span()) else {
+            return on_host(input, inout, |input, inout| self.combine_regions(input, inout));
+        };
         let count = from.len.min(to.len).div_ceil(1 << self.extent_log2);
         let (right, out) = (to.address.cast_const(), to.address);
         (self.function)(Elements { left: from.address, right, out, count });
+    }
+}
+
+/// Combines regions by `combine` where the processor reaches them: those that devices hold are copied, and so is the result.
+#[cold]
+pub(crate) fn on_host(input: &Region, inout: &Region, combine: impl FnOnce(&Region, &Region)) {
+    match (input.is_on_host(), inout.is_on_host()) {
+        (true, true) => {}
+        (_, true) => combine(&input.clone().staged(), inout),
+        (_, false) => {
+            let result = inout.clone().staged();
+            combine(&input.clone().staged(), &result);
+            inout.copy_from(&result);
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use memory::Region;
 
 use crate::builtin::{Builtin, Class, Element};
 use crate::datatype::Datatype;
-use crate::kernel::Reducer;
+use crate::kernel::{Reducer, on_host};
 
 /// Operations of the standard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +93,13 @@ impl Op {
         match self {
             Self::User { function, .. } => {
                 let Some((lowest, _)) = datatype.reach(count) else { return };
-                function.apply(input, inout, -lowest, count, handle);
+                let apply = |input: &Region, inout: &Region| {
+                    function.apply(input, inout, -lowest, count, handle);
+                };
+                match input.is_on_host() && inout.is_on_host() {
+                    true => apply(input, inout),
+                    false => on_host(input, inout, apply),
+                }
             }
             Self::Predefined(op) => {
                 if let Some(builtin) = datatype.as_builtin() {

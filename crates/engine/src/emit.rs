@@ -94,7 +94,7 @@ pub(crate) fn emit_lent(
     state.credit -= charge(len);
     let header = next_header(state, envelope);
     packet::emit_eager(&mut frame.head, &header, None, len as u32);
-    frame.body = Some(Body { region: data.clone() });
+    frame.body = Some(Body { region: data.clone().staged() });
 }
 
 /// Builds the frame of a short packet on a link with replay; returns how to store it. `room` is
@@ -354,7 +354,7 @@ fn emit_eager(
     } else {
         state.compression.pass();
         send.held += 1;
-        frame.body = Some(Body { region: region.clone() });
+        frame.body = Some(Body { region: region.clone().staged() });
         frame.token = Some(token(pending.id));
     }
 }
@@ -439,7 +439,9 @@ fn emit_piece(
         state.streams.insert(piece.stream, id);
         return;
     }
-    let plain = region.slice(send.next as usize, len as usize);
+    let plain = region.slice(send.next as usize, len as usize).staged();
+    let behind = (send.next + len) as usize;
+    region.fetch(behind, (len as usize).min(region.len() - behind));
     // The limit was computed for the longest piece, and scales with the length.
     let compressed_max = (piece.compressed_max as u64 * len / piece.len as u64) as usize;
     let compressed = if compressed_max == 0 || put.is_some() {

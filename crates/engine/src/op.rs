@@ -226,7 +226,7 @@ pub(crate) fn write_piece(ops: &mut Ops, id: OpId, offset: u64, payload: &[u8]) 
     if let Some(Op { region, state: OpState::Receiving { wanted, .. }, .. }) = ops.find_mut(id) {
         let len = wanted.saturating_sub(offset).min(payload.len() as u64);
         if len > 0 {
-            region.write(offset as usize, &payload[..len as usize]);
+            region.begin_write(offset as usize, &payload[..len as usize]);
         }
     }
 }
@@ -385,6 +385,7 @@ impl Ops {
         if let OpState::Send(SendState { offered: true, .. }) = op.state {
             self.offers -= 1;
         }
+        op.region.settle();
         op.region = Region::empty();
         self.pending -= 1;
         self.event_count += 1;

@@ -202,12 +202,15 @@ impl OpenFile {
 enum Batch {
     /// The application's own.
     Spans(Vec<Span>),
-    /// Number of bytes that are copied to one place, because spans are short.
+    /// Number of bytes that are copied to one place, because spans are short or a device's.
     Packed(usize),
 }
 
 /// Takes the memory for a system call from the beginning of bytes `from..from + len` of a region.
 fn batch(region: &Region, from: usize, len: usize) -> Batch {
+    if !region.is_on_host() {
+        return Batch::Packed(len.min(PACKED_MAX));
+    }
     let (mut spans, mut bytes) = (Vec::new(), 0);
     region.visit(from, len, &mut |span| {
         let span = Span { len: span.len.min(BYTES_MAX - bytes), ..span };

@@ -10,16 +10,20 @@
 //! bounds-checked and safe.
 
 mod copy;
+pub mod device;
+mod keeper;
 mod layout;
 mod page;
 mod region;
 mod runs;
 mod scratch;
+pub mod simulated_device;
 mod span;
 mod strided;
 
+pub use keeper::Keeper;
 pub use layout::{Layout, Segment, Segments};
 pub use page::Page;
-pub use region::{Keeper, Region};
+pub use region::Region;
 pub use runs::Runs;
 pub use span::Span;

@@ -8,6 +8,8 @@ use std::sync::Arc;
 #[cfg(target_arch = "x86_64")]
 use crate::copy::copy_past;
 use crate::copy::{copy_across, copy_few, copy_many, copy_over, move_few};
+use crate::device::{DeviceMemory, DevicePlaces, HostStage, Mover};
+use crate::keeper::Keeper;
 use crate::span::Span;
 use crate::strided::Strided;
 use crate::{Layout, scratch};
@@ -27,8 +29,15 @@ pub struct Region {
 enum RegionShape {
     Flat(*mut u8),
     Strided { base: *mut u8, layout: Arc<Layout> },
-    Chain(Arc<[ChainLink]>),
     Owned(Arc<Buffer>),
+    Rare(Arc<RareShape>),
+}
+
+/// Shapes of few regions. A variant of its own for each costs all others instructions.
+#[derive(Debug)]
+enum RareShape {
+    Chain(Box<[ChainLink]>),
+    Device(DeviceMemory),
 }
 
 /// A part of a chain, and the start of its stream in the chain's.
@@ -56,9 +65,6 @@ enum BufferOwner {
     /// An object that keeps it mapped.
     Keeper(#[expect(dead_code, reason = "only its drop matters")] Arc<dyn Keeper>),
 }
-
-/// Object that keeps memory alive while it lives.
-pub trait Keeper: std::fmt::Debug + Send + Sync + std::panic::RefUnwindSafe {}
 
 // SAFETY: a buffer owns its memory and never reads it; regions control the access.
 unsafe impl Send for Buffer {}
@@ -112,6 +118,9 @@ impl Region {
     /// beginning of this contiguous region. None if any of their bytes lies outside. The result
     /// does not keep owned memory alive: the caller keeps `self` as long as the elements are used.
     pub fn typed(&self, start: isize, count: usize, layout: &Arc<Layout>) -> Option<Self> {
+        if let Some(memory) = self.device() {
+            return self.typed_on_device(memory, start, count, layout);
+        }
         let span = self.as_span()?;
         let len = layout.size().checked_mul(count)?;
         if len > 0 && layout.is_contiguous() {
@@ -151,7 +160,10 @@ impl Region {
         }
         match <[ChainLink; 1]>::try_from(links) {
             Ok([only]) => only.region,
-            Err(links) => Self { shape: RegionShape::Chain(links.into()), start: 0, len },
+            Err(links) => {
+                let shape = RareShape::Chain(links.into());
+                Self { shape: RegionShape::Rare(Arc::new(shape)), start: 0, len }
+            }
         }
     }
 
@@ -196,6 +208,118 @@ impl Region {
         Self { shape: RegionShape::Owned(Arc::new(buffer)), start: 0, len }
     }
 
+    /// Makes a region of the memory of a device, which `mover` copies. `places` has the addresses that the mover knows: those of one
+    /// array of elements.
+    ///
+    /// # Safety
+    /// The mover may copy all of it until the last clone of the region is dropped or unused.
+    pub unsafe fn on_device(places: Self, mover: Arc<dyn Mover>) -> Self {
+        let Self { shape, start, len } = places;
+        let places = match shape {
+            RegionShape::Flat(address) => DevicePlaces::Flat(address),
+            RegionShape::Strided { base, layout } => DevicePlaces::Strided { base, layout },
+            RegionShape::Owned(_) | RegionShape::Rare(_) => {
+                unreachable!("memory that is no array of the application's")
+            }
+        };
+        let shape = RareShape::Device(DeviceMemory::new(mover, places));
+        Self { shape: RegionShape::Rare(Arc::new(shape)), start, len }
+    }
+
+    /// The elements of a part of a device's memory; see [`Region::typed`].
+    fn typed_on_device(
+        &self,
+        memory: &DeviceMemory,
+        start: isize,
+        count: usize,
+        layout: &Arc<Layout>,
+    ) -> Option<Self> {
+        let DevicePlaces::Flat(address) = *memory.places() else { return None };
+        let places = Self { shape: RegionShape::Flat(address), start: self.start, len: self.len };
+        let elements = places.typed(start, count, layout)?;
+        // SAFETY: they lie inside this region, whose maker guaranteed it.
+        Some(unsafe { Self::on_device(elements, Arc::clone(memory.mover())) })
+    }
+
+    /// The bytes of a stage.
+    fn of_stage(stage: HostStage) -> Self {
+        let HostStage { address, len, keeper } = stage;
+        // SAFETY: the keeper holds so many bytes of memory at the address.
+        unsafe { Self::kept(address, len, keeper) }
+    }
+
+    /// The device's memory of which this is a part.
+    #[inline(always)]
+    fn device(&self) -> Option<&DeviceMemory> {
+        match &self.shape {
+            RegionShape::Rare(shape) => match &**shape {
+                RareShape::Device(memory) => Some(memory),
+                RareShape::Chain(_) => None,
+            },
+            RegionShape::Flat(_) | RegionShape::Strided { .. } | RegionShape::Owned(_) => None,
+        }
+    }
+
+    /// True if the processor reaches all bytes of the region; otherwise it has no spans.
+    #[inline]
+    pub fn is_on_host(&self) -> bool {
+        match &self.shape {
+            RegionShape::Rare(shape) => shape.is_on_host(),
+            RegionShape::Flat(_) | RegionShape::Strided { .. } | RegionShape::Owned(_) => true,
+        }
+    }
+
+    /// Returns the region if the processor reaches it, otherwise a copy in memory of the host, which [`Region::fetch`] may have begun.
+    #[inline]
+    pub fn staged(self) -> Self {
+        match &self.shape {
+            RegionShape::Rare(_) if !self.is_on_host() => self.staged_copy(),
+            _ => self,
+        }
+    }
+
+    #[cold]
+    fn staged_copy(&self) -> Self {
+        let Some(memory) = self.device() else { return Self::from_box(self.to_vec().into()) };
+        if let Some(stage) = memory.take_fetched(self.start, self.len) {
+            return Self::of_stage(stage);
+        }
+        let stage = memory.mover().stage(self.len).map(Self::of_stage);
+        let copy = stage.or_else(|| Self::scratch(self.len));
+        let copy = copy.unwrap_or_else(|| Self::owned(self.len));
+        copy.copy_from(self);
+        copy
+    }
+
+    /// Begins to copy bytes to the host that will soon be read, if a device holds them.
+    #[inline]
+    pub fn fetch(&self, offset: usize, len: usize) {
+        if let Some(memory) = self.device() {
+            self.check(offset, len);
+            memory.fetch(self.start + offset, len);
+        }
+    }
+
+    /// Copies like [`Region::write`], in a device at some time before [`Region::settle`] returns.
+    #[inline]
+    pub fn begin_write(&self, offset: usize, source: &[u8]) {
+        match self.device() {
+            Some(memory) => {
+                self.check(offset, source.len());
+                memory.begin_write(self.start + offset, source);
+            }
+            None => self.write(offset, source),
+        }
+    }
+
+    /// Ends the copies that [`Region::fetch`] and [`Region::begin_write`] have begun.
+    #[inline]
+    pub fn settle(&self) {
+        if let RegionShape::Rare(shape) = &self.shape {
+            shape.settle();
+        }
+    }
+
     /// Length of the stream in bytes.
     #[inline]
     pub fn len(&self) -> usize {
@@ -215,20 +339,22 @@ impl Region {
     pub fn slice(&self, offset: usize, len: usize) -> Self {
         self.check(offset, len);
         match &self.shape {
-            RegionShape::Chain(links) if len > 0 => self.slice_of_chain(links, offset, len),
+            RegionShape::Rare(rare) if len > 0 => self.slice_of_rare(rare, offset, len),
             shape => Self { shape: shape.clone(), start: self.start + offset, len },
         }
     }
 
-    /// Returns a slice of one link, which may be contiguous, if all of it lies there.
+    /// Returns a slice of one link of a chain, which may be contiguous, if all of it lies there.
     #[inline(never)]
-    fn slice_of_chain(&self, links: &Arc<[ChainLink]>, offset: usize, len: usize) -> Self {
+    fn slice_of_rare(&self, rare: &Arc<RareShape>, offset: usize, len: usize) -> Self {
         let start = self.start + offset;
-        let ChainLink { start: before, region } = &links[link_of(links, start)];
-        match start - before + len <= region.len {
-            true => region.slice(start - before, len),
-            false => Self { shape: RegionShape::Chain(Arc::clone(links)), start, len },
+        if let RareShape::Chain(links) = &**rare {
+            let ChainLink { start: before, region } = &links[link_of(links, start)];
+            if start - before + len <= region.len {
+                return region.slice(start - before, len);
+            }
         }
+        Self { shape: RegionShape::Rare(Arc::clone(rare)), start, len }
     }
 
     /// Returns the memory as one span, if it is contiguous.
@@ -331,7 +457,27 @@ impl Region {
                     elements.visit(each);
                 }
             }
-            _ => {
+            RegionShape::Rare(rare) => match &**rare {
+                RareShape::Device(device) => {
+                    let offset = self.start + offset;
+                    // SAFETY: the caller guarantees `len` bytes of memory.
+                    unsafe {
+                        match CHANGE {
+                            true => device.write(offset, memory, len),
+                            false => device.read(offset, memory, len),
+                        }
+                    }
+                }
+                RareShape::Chain(links) => {
+                    each_link(links, self.start + offset, len, &mut |region, inner, take| {
+                        // SAFETY: the caller guarantees `len` bytes of memory, and the parts' lengths add up to it.
+                        unsafe { region.copy::<CHANGE>(inner, next, take) };
+                        next = next.wrapping_add(take);
+                        true
+                    });
+                }
+            },
+            RegionShape::Flat(_) | RegionShape::Owned(_) => {
                 self.visit(offset, len, &mut each);
             }
         }
@@ -349,7 +495,7 @@ impl Region {
                 let from = address.wrapping_add(self.start);
                 copy_many(from, to.as_mut_ptr().cast(), self.len);
             },
-            RegionShape::Strided { .. } | RegionShape::Chain(_) | RegionShape::Owned(_) => {
+            RegionShape::Strided { .. } | RegionShape::Owned(_) | RegionShape::Rare(_) => {
                 self.copy_to(to)
             }
         }
@@ -412,6 +558,9 @@ impl Region {
             (_, Some(from)) => return unsafe { self.copy::<true>(0, from, source.len()) },
             (None, None) => {}
         }
+        if !self.is_on_host() || !source.is_on_host() {
+            return self.copy_by_stages(source);
+        }
         let mut done = 0;
         source.visit(0, source.len(), &mut |from| {
             let mut inner = from.address;
@@ -426,6 +575,16 @@ impl Region {
             done += from.len;
             true
         });
+    }
+
+    /// Copies like [`Region::copy_from`] where neither stream is one span of the host.
+    fn copy_by_stages(&self, source: &Region) {
+        let mut stage = vec![0; source.len().min(STAGE_LEN)];
+        for at in (0..source.len()).step_by(STAGE_LEN) {
+            let part = &mut stage[..(source.len() - at).min(STAGE_LEN)];
+            source.read(at, part);
+            self.write(at, part);
+        }
     }
 
     /// Copies bytes `from..from + len` of `source` over bytes `to..to + len` of the stream; they do
@@ -471,6 +630,10 @@ impl Region {
 
     /// Calls `visitor` with each contiguous span of bytes `offset..offset + len`, in stream order,
     /// until it returns `false`.
+    ///
+    /// # Panics
+    /// If the range exceeds the region, or some of its memory is a device's ([`Region::is_on_host`]): errors of the
+    /// library, not of its user.
     pub fn visit(&self, offset: usize, len: usize, visitor: &mut dyn FnMut(Span) -> bool) -> bool {
         self.check(offset, len);
         if len == 0 {
@@ -487,7 +650,14 @@ impl Region {
             RegionShape::Strided { base, layout } => {
                 Strided { base: *base, layout, offset, len }.visit(visitor)
             }
-            RegionShape::Chain(links) => visit_chain(links, offset, len, visitor),
+            RegionShape::Rare(rare) => match &**rare {
+                RareShape::Chain(links) => {
+                    each_link(links, offset, len, &mut |region, inner, take| {
+                        region.visit(inner, take, visitor)
+                    })
+                }
+                RareShape::Device(_) => panic!("memory of a device has no spans"),
+            },
         }
     }
 
@@ -497,7 +667,7 @@ impl Region {
         match &self.shape {
             RegionShape::Flat(address) => Some(address.wrapping_add(self.start)),
             RegionShape::Owned(buffer) => Some(buffer.address.wrapping_add(self.start)),
-            RegionShape::Strided { .. } | RegionShape::Chain(_) => None,
+            RegionShape::Strided { .. } | RegionShape::Rare(_) => None,
         }
     }
 
@@ -505,6 +675,9 @@ impl Region {
     fn as_single_span(&self) -> Option<Span> {
         if self.is_empty() {
             return Some(Span { address: std::ptr::null_mut(), len: 0 });
+        }
+        if !self.is_on_host() {
+            return None;
         }
         let mut first: Option<Span> = None;
         let single = self.visit(0, self.len, &mut |span| match &mut first {
@@ -534,6 +707,22 @@ fn outside(offset: usize, len: usize, all: usize) -> ! {
     panic!("bytes {offset}..+{len} lie outside a region of {all} bytes")
 }
 
+impl RareShape {
+    fn is_on_host(&self) -> bool {
+        match self {
+            Self::Chain(links) => links.iter().all(|link| link.region.is_on_host()),
+            Self::Device(_) => false,
+        }
+    }
+
+    fn settle(&self) {
+        match self {
+            Self::Chain(links) => links.iter().for_each(|link| link.region.settle()),
+            Self::Device(memory) => memory.settle(),
+        }
+    }
+}
+
 impl Buffer {
     fn new(data: Box<[u8]>, owner: BufferOwner) -> Arc<Self> {
         let len = data.len();
@@ -559,6 +748,9 @@ impl Drop for Buffer {
     }
 }
 
+/// Bytes that are copied at once between memories of which neither is one span of the host.
+const STAGE_LEN: usize = 64 << 10;
+
 /// Minimum length in bytes of memory to reuse: the allocator has shorter memory at hand.
 const SCRATCH_MIN: usize = 4096;
 
@@ -574,19 +766,21 @@ fn link_of(links: &[ChainLink], offset: usize) -> usize {
     links.partition_point(|link| link.start <= offset) - 1
 }
 
-fn visit_chain(
+/// Calls `visitor` with each part of a chain's stream, the part's first byte and its number of bytes, until it returns `false`.
+fn each_link(
     links: &[ChainLink],
     offset: usize,
     len: usize,
-    visitor: &mut dyn FnMut(Span) -> bool,
+    visitor: &mut dyn FnMut(&Region, usize, usize) -> bool,
 ) -> bool {
-    let first = link_of(links, offset);
-    let mut at = offset;
-    let mut left = len;
-    for link in &links[first..] {
+    let (mut at, mut left) = (offset, len);
+    if len == 0 {
+        return true;
+    }
+    for link in &links[link_of(links, offset)..] {
         let inner = at - link.start;
         let take = (link.region.len - inner).min(left);
-        if !link.region.visit(inner, take, visitor) {
+        if !visitor(&link.region, inner, take) {
             return false;
         }
         at += take;

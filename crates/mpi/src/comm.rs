@@ -308,7 +308,7 @@ impl Comm {
         for (assertion, holds) in ASSERTIONS.iter().zip(self.details().assertions) {
             info.set(assertion, if holds { "true" } else { "false" })?;
         }
-        info.set(MEMORY_KINDS.0, MEMORY_KINDS.1)?;
+        info.set(MEMORY_KINDS, device::memory_kinds())?;
         let places = self.collectives().shared_places().unwrap_or(self.places()).to_string();
         if places.len() < crate::info::VALUE_MAX {
             info.set(PLACES, &places)?;
@@ -726,8 +726,8 @@ const ASSERTIONS: [&str; 5] = [
     "mpi_assert_strict_persistent_collective_ordering",
 ];
 
-/// Kinds of memory that the library accepts in buffers (MPI-5.0 §12.4.3).
-const MEMORY_KINDS: (&str, &str) = ("mpi_memory_alloc_kinds", "mpi,system");
+/// Info key of the kinds of memory that the library accepts in buffers (MPI-5.0 §12.4.3).
+const MEMORY_KINDS: &str = "mpi_memory_alloc_kinds";
 
 /// Info key of the topology used in collective plans, for tools (`plan::Topology` as text).
 const PLACES: &str = "canele_places";

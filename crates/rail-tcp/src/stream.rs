@@ -229,7 +229,7 @@ impl FrameStream {
         let count = *read.as_ref().unwrap_or(&0);
         let of_frame = count.min(left);
         (self.start, self.end) = (of_frame.saturating_sub(room), count.saturating_sub(room));
-        target.write(0, &self.buffer[..self.start.min(stored)]);
+        target.begin_write(0, &self.buffer[..self.start.min(stored)]);
         self.through = match left - of_frame {
             0 => Through::Unknown,
             left => Through::Taken(left),

@@ -70,6 +70,7 @@ impl Instance {
     fn start(job: Job, needs: &Needs) -> Result<Self, String> {
         let text = |error: boot::BootError| error.to_string();
         log::begin(job.rank())?;
+        device::open()?;
         if job.rank() == 0 {
             report_unknown_settings();
         }

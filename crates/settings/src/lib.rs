@@ -126,6 +126,14 @@ pub static VCIS: Setting = setting(
          round-robin.",
 );
 
+/// Devices whose memory buffers may be in.
+pub static DEVICES: Setting = setting(
+    "CANELE_DEVICES",
+    Kind::Text("auto"),
+    "auto, cuda, none",
+    "Devices whose memory buffers may be in. auto: CUDA's where the host has them.",
+);
+
 /// Lines about links, for users who look for a cause.
 pub static LOG: Setting = setting(
     "CANELE_LOG",
@@ -143,7 +151,7 @@ pub static CONNECT_TIMEOUT: Setting = setting(
 );
 
 /// All settings, in the order of the manual.
-pub static ALL: [&Setting; 16] = [
+pub static ALL: [&Setting; 17] = [
     &RAILS,
     &STRATEGY,
     &UNMATCHED_BYTES,
@@ -158,6 +166,7 @@ pub static ALL: [&Setting; 16] = [
     &CHECK,
     &IDLE_CORES,
     &VCIS,
+    &DEVICES,
     &LOG,
     &CONNECT_TIMEOUT,
 ];

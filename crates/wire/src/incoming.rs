@@ -20,7 +20,7 @@ impl Incoming<'_> {
     pub fn store(self, target: &Region) -> usize {
         match self {
             Self::Here(bytes) => {
-                target.write(0, &bytes[..bytes.len().min(target.len())]);
+                target.begin_write(0, &bytes[..bytes.len().min(target.len())]);
                 bytes.len()
             }
             Self::Unread(read) => read(target),

@@ -8,7 +8,7 @@ use mpi::vci::Vci;
 use mpi::window::{Access, Elements, Target, Window};
 
 use super::rank_or_null;
-use crate::arguments::{Names, PAGE, buffer, committed, count, gapless_len, region, window};
+use crate::arguments::{Names, buffer, committed, count, gapless_len, region, window};
 use crate::convention::*;
 
 const ORIGIN: Names = Names::new("origin_addr", "origin_count", "origin_datatype");
@@ -33,7 +33,7 @@ macro_rules! transfers {
                 && let Some(target_len) = usual_target_len(target_count, target_datatype)
                 && let Some(rank) = usual_rank(window, rank)
             {
-                let own = origin.bytes(0, own_len);
+                let own = origin.ordinary_bytes(own_len);
                 let target = Target::gapless(rank, disp as i64, target_len, None);
                 return window.submit_again(Access::$kind(&own), &target);
             }
@@ -222,7 +222,7 @@ pub(crate) fn compare_and_swap(
         && let Some(rank) = usual_rank(window, rank)
     {
         let (data, compare, result) =
-            (origin.bytes(0, len), compare.bytes(0, len), result.bytes(0, len));
+            (origin.ordinary_bytes(len), compare.ordinary_bytes(len), result.ordinary_bytes(len));
         let builtin = Builtin::numbered(handle(datatype).0);
         let target = Target::gapless(rank, disp as i64, len, builtin);
         let access = Access::CompareAndSwap { data: &data, compare: &compare, result: &result };
@@ -260,7 +260,7 @@ fn unusual(call: impl FnOnce() -> Result<()>) -> Result<()> {
 #[inline(always)]
 fn usual_len(address: Address, elements: i64, datatype: RawHandle) -> Option<usize> {
     let len = usual_target_len(elements, datatype)?;
-    if address.get() as usize >= PAGE { Some(len) } else { None }
+    if address.is_ordinary() { Some(len) } else { None }
 }
 
 /// Length in bytes of such elements of a target.
@@ -279,7 +279,7 @@ fn usual_rank(window: &Window, rank: c_int) -> Option<u32> {
 
 #[inline(always)]
 fn usual_elements(address: Address, len: usize, datatype: RawHandle) -> Elements {
-    Elements { memory: address.bytes(0, len), builtin: Builtin::numbered(handle(datatype).0) }
+    Elements { memory: address.ordinary_bytes(len), builtin: Builtin::numbered(handle(datatype).0) }
 }
 
 /// Elements of this process.

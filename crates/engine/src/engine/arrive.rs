@@ -319,6 +319,7 @@ impl Engine {
         let Header { source, tag, sequence, .. } = *header;
         let Some(op) = self.ops.at(id.index) else { return };
         let wanted = wanted(&op.region, bytes);
+        let is_on_host = op.region.is_on_host();
         op.peer = Some(peer);
         op.state =
             OpState::Receiving { source, tag, bytes, wanted, left: wanted, is_answer: false };
@@ -331,7 +332,8 @@ impl Engine {
             RndvKind::Short(address) => address.map(NonZeroU64::get),
             RndvKind::Stream | RndvKind::WithData { .. } => None,
         };
-        if let Some(address) = address.filter(|_| wanted > 0 && state.can_read_remotely()) {
+        let is_read = wanted > 0 && is_on_host && state.can_read_remotely();
+        if let Some(address) = address.filter(|_| is_read) {
             if let Some(op) = self.ops.at(id.index) {
                 let is_polled = false;
                 op.state = OpState::RemoteReading {

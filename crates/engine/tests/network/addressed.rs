@@ -109,8 +109,10 @@ impl SimulatedNetwork {
             for _ in 0..rank {
                 engine.expose(Region::empty());
             }
-            let read_only = Content::Dense.of(rank, READ_ONLY_LEN);
-            let written = filled(WRITTEN_LEN, UNTOUCHED);
+            // Windows are in memory of the host.
+            let read_only = Content::Dense.bytes_of(rank, READ_ONLY_LEN);
+            let read_only = Region::from_box(read_only.into());
+            let written = Region::from_box(vec![UNTOUCHED; WRITTEN_LEN].into());
             let read_only = (engine.expose(read_only.clone()), read_only);
             let written = (engine.expose(written.clone()), written);
             let calls = Arc::default();

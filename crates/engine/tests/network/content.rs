@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use memory::Region;
+use memory::simulated_device::SimulatedDevice;
 use testing::Random;
 
 /// Compressibility of messages.
@@ -17,8 +18,17 @@ pub enum Content {
 }
 
 impl Content {
-    /// Returns the bytes of a message, determined by its number.
+    /// Returns the bytes of a message, determined by its number. Those of every fourth one are in a device.
     pub fn of(self, message: usize, len: usize) -> Region {
+        let bytes = self.bytes_of(message, len);
+        match message % 4 {
+            3 => on_device(&bytes, message as u64),
+            _ => Region::from_box(bytes.into()),
+        }
+    }
+
+    /// Returns the bytes of a message.
+    pub fn bytes_of(self, message: usize, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
         let mut words = self.words(message);
         let mut chunks = bytes.chunks_exact_mut(WORD_LEN);
@@ -27,7 +37,7 @@ impl Content {
         }
         let rest = chunks.into_remainder();
         rest.copy_from_slice(&words().to_le_bytes()[..rest.len()]);
-        Region::from_box(bytes.into())
+        bytes
     }
 
     /// True if `region` begins with the first `len` bytes of a message.
@@ -56,9 +66,19 @@ impl Content {
     }
 }
 
-/// Memory filled with one value.
+/// Memory filled with one value. Some lengths are in a device.
 pub fn filled(len: usize, value: u8) -> Region {
-    Region::from_box(vec![value; len].into())
+    let bytes = vec![value; len];
+    match len % 3 {
+        1 => on_device(&bytes, len as u64),
+        _ => Region::from_box(bytes.into()),
+    }
+}
+
+fn on_device(bytes: &[u8], seed: u64) -> Region {
+    let device = SimulatedDevice::new(bytes.len(), seed);
+    device.fill(bytes);
+    device.bytes(0, bytes.len())
 }
 
 /// True if a region holds one value from `begin` on.
