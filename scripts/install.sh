@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs a release build into PREFIX, below DESTDIR if that is set, or removes what it has installed there. Programs
 # and library are stripped; their debugging information goes to files beside them, where debuggers look for it.
+# OBJCOPY and STRIP name the tools for a build of another architecture.
 # Usage: [DESTDIR=FOLDER] install.sh PREFIX, or install.sh --uninstall PREFIX
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -51,11 +52,11 @@ made=$(mktemp -d)
 trap 'rm -rf "$made"' EXIT
 mkdir -p "$made"/{bin/.debug,include,lib/.debug,lib/canele/mpich/.debug,lib/pkgconfig,share/canele,share/doc/canele/user}
 binary() { # file, folder, name
-    objcopy --only-keep-debug "$1" "$made/$2/.debug/$3.debug"
+    "${OBJCOPY:-objcopy}" --only-keep-debug "$1" "$made/$2/.debug/$3.debug"
     chmod 644 "$made/$2/.debug/$3.debug"
     install -m 755 "$1" "$made/$2/$3"
-    strip --strip-unneeded "$made/$2/$3"
-    objcopy --add-gnu-debuglink="$made/$2/.debug/$3.debug" "$made/$2/$3"
+    "${STRIP:-strip}" --strip-unneeded "$made/$2/$3"
+    "${OBJCOPY:-objcopy}" --add-gnu-debuglink="$made/$2/.debug/$3.debug" "$made/$2/$3"
 }
 binary "$target/libmpi_abi.so" lib libmpi_abi.so.1
 binary "$target/libcanele_trace.so" lib libcanele_trace.so

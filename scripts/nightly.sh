@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # What takes too long, or needs too much, to run with every change: sanitizers, deep models, new seeds,
 # memcheck, and what happens to a wide area. A table at the end says how each step ended; a step that cannot run here says why.
-# Usage: nightly.sh [STEP...] (address, thread, models, seeds, exchange, windows, memcheck, trouble, placement, slurm, hour, reproducible; all by default)
+# Usage: nightly.sh [STEP...] (address, thread, models, seeds, exchange, windows, memcheck, trouble, placement, slurm, hour, aarch64, reproducible;
+# all by default)
 # SOAK_S: for how many seconds each of `seeds` and `exchange` runs, 300 by default.
 # Address and thread sanitizers need a nightly Rust: rustup toolchain install nightly --profile minimal -c rust-src
 set -uo pipefail
@@ -10,7 +11,7 @@ export PATH="$PATH:$HOME/.cargo/bin"
 logs=$PWD/build/nightly
 mkdir -p "$logs"
 soak_s=${SOAK_S:-300}
-host=x86_64-unknown-linux-gnu
+host=x86_64-unknown-linux-gnu aarch64=aarch64-unknown-linux-gnu
 target=${CARGO_TARGET_DIR:-$PWD/target}
 table=()
 failed=no
@@ -163,6 +164,26 @@ hour() {
     programs && tests/first_hour.sh "$prefix"
 }
 
+# What the build for aarch64 needs and this machine lacks; nothing if it has all.
+lacks_aarch64() {
+    command -v qemu-aarch64 >/dev/null || { echo "qemu-aarch64 is missing: install qemu-user"; return; }
+    command -v aarch64-linux-gnu-gcc >/dev/null || { echo "aarch64-linux-gnu-gcc is missing: install gcc-aarch64-linux-gnu"; return; }
+    [ -e "$(rustc --print sysroot)/lib/rustlib/$aarch64" ] || echo "Rust has no standard library for it: rustup target add $aarch64"
+}
+
+# Unit tests of the crates that share memory or lay out bytes, and 4 ranks of programs on the wheel, under qemu. On
+# x86-64, qemu keeps the order of x86-64's memory: faults of weak memory order do not show here, but in the models.
+aarch64() {
+    local qemu=(qemu-aarch64 -L /usr/aarch64-linux-gnu) rails program there log
+    export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc CC_aarch64_unknown_linux_gnu=aarch64-linux-gnu-gcc
+    export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="${qemu[*]}"
+    # Emulated cores are slow: fewer random cases than elsewhere.
+    PROPTEST_CASES=32 cargo test --locked --target $aarch64 --lib --no-fail-fast \
+        -p memory -p lock -p wire -p rail-shm -p engine -p datatype -p rma -p progress -- --skip model:: || return
+    unset CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER CC_aarch64_unknown_linux_gnu
+    programs && scripts/build.sh aarch64 && tests/wheel.sh "$prefix" aarch64 "${qemu[@]}"
+}
+
 # Two builds of the last commit in folders whose names differ in length: programs, libraries and packages are compared.
 reproducible() {
     local folder name differs=no
@@ -184,7 +205,7 @@ if [ "${1:-}" = --within ]; then
     "$@"
     exit
 fi
-wanted=" ${*:-address thread models seeds exchange windows memcheck trouble placement slurm hour reproducible} "
+wanted=" ${*:-address thread models seeds exchange windows memcheck trouble placement slurm hour aarch64 reproducible} "
 wants() { [[ $wanted == *" $1 "* ]]; }
 if wants address; then
     why=$(obstacle asan)
@@ -222,6 +243,12 @@ if wants slurm; then
     fi
 fi
 wants hour && step hour "the commands of the page for newcomers" 900 hour
+if wants aarch64; then
+    why=$(lacks_aarch64)
+    if [ -n "$why" ]; then skip aarch64 "$why"; else
+        step aarch64 "unit tests and 4 ranks for aarch64, under qemu" 5400 aarch64
+    fi
+fi
 wants reproducible && step reproducible "two builds in different folders, byte for byte" 3600 reproducible
 printf '\n%s\n' "step         time  result"
 printf '%s\n' "${table[@]}"

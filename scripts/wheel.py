@@ -18,6 +18,8 @@ import zipfile
 NAME = "canele"
 # Debugging information, and documents for people, stay out.
 LEFT_OUT = ("/.debug/", "share/man/man3/", "share/canele/installed")
+# Names by e_machine.
+MACHINES = {62: "x86_64", 183: "aarch64"}
 SUMMARY = "MPI for machines that are far apart: library, compiler wrappers and mpiexec"
 
 
@@ -35,7 +37,7 @@ def main():
     elf = [data for data, _ in files.values() if data.startswith(b"\x7fELF")]
     if not elf:
         sys.exit(f"wheel: {tree} holds no programs: run scripts/install.sh first")
-    tag = f"py3-none-manylinux_2_{glibc(elf)}_{os.uname().machine}"
+    tag = f"py3-none-manylinux_2_{glibc(elf)}_{machine(elf[0])}"
     info = f"{NAME}-{version}.dist-info"
     files[f"{info}/METADATA"] = (metadata(version), 0o644)
     wheel = f"Wheel-Version: 1.0\nGenerator: canele\nRoot-Is-Purelib: false\nTag: {tag}\n"
@@ -67,6 +69,12 @@ def glibc(elf):
     """Least minor version of glibc 2 that has all symbols which the files need."""
     versions = [re.findall(rb"GLIBC_2\.(\d+)", data) for data in elf]
     return max(int(minor) for found in versions for minor in found)
+
+
+def machine(elf):
+    """Name of the architecture of an ELF file."""
+    number = int.from_bytes(elf[18:20], "little")
+    return MACHINES.get(number) or sys.exit(f"wheel: programs of an unknown machine (e_machine {number})")
 
 
 def metadata(version):
