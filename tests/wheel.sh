@@ -60,7 +60,8 @@ done
 if command -v "$CANELE_FC" >/dev/null; then
     "$work/tree/bin/mpicc" -c programs/fortran/languages.c -o "$work/languages.o"
     for program in include.f module.f90 module_f08.f90; do
-        "$work/tree/bin/mpifort" -O1 programs/fortran/$program "$work/languages.o" -o "$work/fortran" >"$work/log" 2>&1 || cat "$work/log"
+        # Modules of the program go to the folder that it is compiled in.
+        (cd "$work" && "$work/tree/bin/mpifort" -O1 "$OLDPWD/programs/fortran/$program" "$work/languages.o" -o "$work/fortran") >"$work/log" 2>&1 || cat "$work/log"
         check "$program on four ranks" " no errors" "$(run -n 4 "$@" "$work/fortran" | tail -1)"
     done
 else
