@@ -82,7 +82,10 @@ for name in mpifort mpif90 mpif77; do wrapper $name FC gfortran "$fortran"; done
 # Compilers make their modules from these when mpifort first calls them.
 python3 api/generate.py fortran "$made/share/canele/fortran" "$version"
 mv "$made/share/canele/fortran/mpif.h" "$made/include/"
-install -m 644 packaging/{sections,uses_mpi,uses_mpi_f08}.f90 "$made/share/canele/fortran/"
+install -m 644 packaging/sections.f90 "$made/share/canele/fortran/"
+for module in mpi mpi_f08; do
+    sed "s/@MODULE@/$module/" packaging/uses_module.f90.in >"$made/share/canele/fortran/uses_$module.f90"
+done
 for package in mpi mpi-fort canele-mad; do
     sed "s/@VERSION@/$version/" "packaging/$package.pc.in" >"$made/lib/pkgconfig/$package.pc"
 done
