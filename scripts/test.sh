@@ -123,6 +123,7 @@ processes() {
     step 10 interoperation tests/interoperation.sh "$prefix" "$reference"
     step 10 PMIx tests/pmix.sh "$prefix"
     step 60 mpiexec tests/launch.sh "$prefix/bin"
+    step 60 "ranks that spawn" tests/spawn.sh "$prefix"
     step 30 "options of mpiexec" tests/options.sh "$prefix/bin"
     step 60 "jobs that hang" tests/hang.sh "$prefix"
     step 60 "the load of jobs" tests/top.sh "$prefix"

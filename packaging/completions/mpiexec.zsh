@@ -13,7 +13,7 @@ _arguments -S \
     '*-N[ranks per host, from 1 to 1048576, whatever numbers the hosts have]:N: ' \
     '*-rr[one rank per host and round, as -ppn 1]' \
     '*-configfile[read programs with their options from a file, one per line]:FILE:_files' \
-    '*-usize[universe size\: SYSTEM (all slots), INFINITE, or from 1 to 1048576 (default\: ranks)]:SIZE:(SYSTEM INFINITE)' \
+    '*-usize[universe\: SYSTEM (slots), INFINITE or from 1 to 1048576 (default\: ranks or slots)]:SIZE:(SYSTEM INFINITE)' \
     '*-arch[architecture of the hosts, which has to be that of this machine]:NAME: ' \
     '*-bind-to[none, hwthread, core, core\:2, l1cache, l2cache, l3cache, numa, socket, rr, user\:0+2]:WHAT:(none hwthread core l1cache l2cache l3cache numa socket rr)' \
     '*-map-by[slot, node, ppr\:2\:node; objects such as socket order bound ranks]:WHAT:(slot node core numa socket)' \
@@ -52,7 +52,7 @@ _arguments -S \
     '*-s[ranks that get standard input\: all, none, or such as 0,3-5 (default\: 0)]:RANKS:(all none)' \
     '*-l[label lines of output with their rank]' \
     '*-prepend-rank[label lines of output with their rank]' \
-    '*-prepend-pattern[label lines; %r is the rank, %h the host, %p the number of the host, %g 0]:PATTERN: ' \
+    '*-prepend-pattern[label lines; %r\: rank, %h\: host, %p\: number of the host, %g\: number of the world]:PATTERN: ' \
     '*-tag-output[label lines as \[1,RANK\]<stdout>\:]' \
     '*-timestamp-output[label lines with the time; before other labels]' \
     '*-outfile-pattern[write standard output to files, such as out.%r; as -prepend-pattern]:PATTERN: ' \

@@ -71,6 +71,39 @@ pub enum BootError {
     /// A process that has left the job of a PMIx launcher.
     #[error("PMIx serves each process once; start the program with Canele's `mpiexec`")]
     Again,
+    /// The launcher does not start further programs.
+    #[error(
+        "{launcher} starts no further programs: start this one with Canele's `mpiexec` inside the allocation"
+    )]
+    NoSpawn {
+        /// The launcher.
+        launcher: &'static str,
+    },
+    /// The launcher has not started the programs.
+    #[error("the launcher could not start the programs; its own line says why")]
+    Spawn,
+    /// A text that the launcher's protocol cannot transmit.
+    #[error(
+        "`{value}` has a line end, which cannot be passed to a spawned program: pass it in a file"
+    )]
+    SpawnText {
+        /// The text.
+        value: String,
+    },
+    /// No `mpiexec` for the children of a process that was started without one.
+    #[error(
+        "a process started without mpiexec starts one to spawn, and none of Canele's is beside the library or in \
+         PATH: add its folder to PATH, or start the program with `mpiexec -n 1`"
+    )]
+    NoMpiexec,
+    /// An `mpiexec` that cannot be started.
+    #[error("{program}, which is to start the programs: {error}")]
+    Mpiexec {
+        /// Its path.
+        program: String,
+        /// The reason.
+        error: std::io::Error,
+    },
     /// A process has not published a required key.
     #[error("process {rank} has published no `{key}`")]
     Unpublished {

@@ -5,14 +5,17 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use secret::{Secret, scrubbed};
 use sha2::{Digest, Sha256};
+use zeroize::Zeroizing;
 
 use crate::environment::{Detected, NodePlace, detect, node_place, unused_tasks};
 use crate::error::BootError;
 use crate::identity::{self, Holder};
 use crate::launcher::Launcher;
+use crate::own_launcher;
 use crate::pmi::Pmi;
 use crate::pmix::Pmix;
 use crate::report::ReportSocket;
+use crate::spawn::SpawnRequest;
 
 /// The job of this process.
 pub struct Job {
@@ -24,6 +27,10 @@ pub struct Job {
     secret: Secret,
     id: u64,
     launcher: Option<Mutex<Box<dyn Launcher>>>,
+    /// Launcher of the programs that a process without one starts.
+    own_launcher: Mutex<Option<Box<dyn Launcher>>>,
+    /// True if the launcher is our `mpiexec`.
+    is_ours: bool,
     /// True if the launcher watches the job's processes.
     is_watched: bool,
     /// A line for the user about how the process was started.
@@ -87,7 +94,7 @@ impl Job {
         let id = job_number(&secret, "");
         let universe_size = None;
         let application_number = None;
-        let (launcher, is_watched) = (None, false);
+        let (launcher, is_ours, is_watched) = (None, false, false);
         Ok(Self {
             rank: 0,
             size: 1,
@@ -97,6 +104,8 @@ impl Job {
             secret,
             id,
             launcher,
+            own_launcher: Mutex::default(),
+            is_ours,
             is_watched,
             notice: None,
             report_socket: Mutex::default(),
@@ -124,6 +133,8 @@ impl Job {
             secret,
             id,
             launcher,
+            own_launcher: Mutex::default(),
+            is_ours,
             is_watched,
             notice: None,
             report_socket: Mutex::default(),
@@ -231,6 +242,45 @@ impl Job {
         known.is_ok_and(|known| known.is_some())
     }
 
+    /// Starts programs as a job of their own, and waits until all their processes run. A process without a launcher
+    /// starts an `mpiexec` for them.
+    ///
+    /// # Errors
+    /// They cannot be started; the text says what to do.
+    pub fn spawn(&self, request: &SpawnRequest) -> Result<(), BootError> {
+        if let Some(mut server) = self.server() {
+            let variable = |name: &str| std::env::var(name).ok();
+            return match own_launcher::hindrance(&variable).filter(|_| !self.is_ours) {
+                Some(launcher) => Err(BootError::NoSpawn { launcher }),
+                None => server.spawn(request),
+            };
+        }
+        let mut own = self.own_launcher.lock().unwrap_or_else(PoisonError::into_inner);
+        let server = match &mut *own {
+            Some(server) => server,
+            none => none.insert(own_launcher::start()?),
+        };
+        let spawned = server.spawn(request);
+        if matches!(spawned, Err(BootError::Launcher(_))) {
+            // It has ended, and the next spawn may start another one.
+            *own = None;
+        }
+        spawned
+    }
+
+    /// Returns a value that the process which has spawned this job gives to all its processes, if there is one. It may
+    /// be a secret.
+    ///
+    /// # Errors
+    /// The launcher fails.
+    pub fn given(&self, key: &str) -> Result<Option<Zeroizing<String>>, BootError> {
+        let is_spawned = std::env::var("PMI_SPAWNED").is_ok_and(|value| value == "1");
+        match self.server().filter(|_| is_spawned) {
+            Some(mut server) => server.get_served(key),
+            None => Ok(None),
+        }
+    }
+
     /// Asks the launcher to end the whole job; false if there is no launcher.
     pub fn abort(&self, code: i32) -> bool {
         match self.server() {
@@ -244,9 +294,11 @@ impl Job {
     /// # Errors
     /// When the launcher fails.
     pub fn finalize(&self) -> Result<(), BootError> {
-        match self.server() {
-            Some(mut server) => server.finalize(),
-            None => Ok(()),
+        let own = self.own_launcher.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match (self.server(), own) {
+            (Some(mut server), _) => server.finalize(),
+            (None, Some(mut own)) => own.finalize(),
+            (None, None) => Ok(()),
         }
     }
 

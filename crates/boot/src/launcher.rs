@@ -4,6 +4,7 @@ use zeroize::Zeroizing;
 
 use crate::environment::NodePlace;
 use crate::error::BootError;
+use crate::spawn::SpawnRequest;
 
 /// A connection to the launcher. A method fails if the launcher does.
 pub trait Launcher: Send {
@@ -55,6 +56,12 @@ pub trait Launcher: Send {
     /// # Errors
     /// The launcher fails.
     fn get_served(&mut self, key: &str) -> Result<Option<Zeroizing<String>>, BootError>;
+
+    /// Starts programs, and waits until all their processes run.
+    ///
+    /// # Errors
+    /// The launcher fails, or has not started them.
+    fn spawn(&mut self, request: &SpawnRequest) -> Result<(), BootError>;
 
     /// Waits for all processes of the job.
     ///

@@ -12,11 +12,13 @@ mod job;
 mod launcher;
 mod limits;
 mod lines;
+mod own_launcher;
 mod pmi;
 mod pmix;
 mod pmix_library;
 mod rank_load;
 mod report;
+mod spawn;
 
 pub use environment::{
     Detected, NODE_CORES_VARIABLE, NodePlace, detect, node_cores, node_place, own_cores,
@@ -29,7 +31,9 @@ pub use job::{
 };
 pub use launcher::Launcher;
 pub use limits::{raise_open_files, shortage};
+pub use own_launcher::FOR_SINGLETON;
 pub use pmi::process_space;
 pub use rank_load::{RankLoad, Reach, SentTo};
 pub use report::{REPORT_VARIABLE, RankReport, RankWait, ReportRequest, ReportSocket, ask_rank};
 pub use secret::Secret;
+pub use spawn::{SpawnProgram, SpawnRequest};

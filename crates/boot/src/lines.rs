@@ -30,6 +30,14 @@ impl<S: Read + Write> Lines<S> {
         self.stream.write_all(&bytes)
     }
 
+    /// Writes whole lines.
+    ///
+    /// # Errors
+    /// The stream fails.
+    pub fn write_all(&mut self, lines: &[u8]) -> io::Result<()> {
+        self.stream.write_all(lines)
+    }
+
     /// Reads the next line.
     ///
     /// # Errors

@@ -11,6 +11,7 @@ use crate::environment::{NodePlace, node_place};
 use crate::error::BootError;
 use crate::launcher::Launcher;
 use crate::lines::Lines;
+use crate::spawn::SpawnRequest;
 
 /// A connection to the launcher's PMI server.
 pub(crate) struct Pmi<S> {
@@ -114,6 +115,14 @@ impl<S: Read + Write + Send> Launcher for Pmi<S> {
         let space = process_space().unwrap_or_default();
         let line = format!("cmd=process id={} space={space}", std::process::id());
         Ok(self.ask(&line, "process")?.word("rc")? == "0")
+    }
+
+    fn spawn(&mut self, request: &SpawnRequest) -> Result<(), BootError> {
+        self.lines.write_all(&request.lines()?).map_err(BootError::Launcher)?;
+        match self.answer("spawn_result")?.word("rc")? {
+            "0" => Ok(()),
+            _ => Err(BootError::Spawn),
+        }
     }
 
     fn barrier(&mut self) -> Result<(), BootError> {

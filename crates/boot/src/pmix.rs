@@ -6,6 +6,7 @@ use crate::environment::NodePlace;
 use crate::error::BootError;
 use crate::launcher::Launcher;
 use crate::pmix_library::{Library, RANK_WILDCARD};
+use crate::spawn::SpawnRequest;
 
 /// The connection to the launcher's PMIx server.
 pub(crate) struct Pmix {
@@ -84,6 +85,10 @@ impl Launcher for Pmix {
 
     fn get_served(&mut self, _key: &str) -> Result<Option<Zeroizing<String>>, BootError> {
         Ok(None)
+    }
+
+    fn spawn(&mut self, _request: &SpawnRequest) -> Result<(), BootError> {
+        Err(BootError::NoSpawn { launcher: "a launcher that speaks PMIx" })
     }
 
     fn barrier(&mut self) -> Result<(), BootError> {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
+use std::io::{self, BufReader, IsTerminal, Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
@@ -16,7 +16,7 @@ use boot::{ReportRequest, Secret};
 use rustix::process::Rlimit;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM};
 
-use crate::channel::{Ended, Exit, Message, MessageKind, RankStart, Start, secret_in};
+use crate::channel::{ALL_WORLDS, Ended, Exit, Message, MessageKind, RankStart, Start, secret_in};
 use crate::child_agents::ChildAgents;
 use crate::discovery::Probe;
 use crate::gateway::{self, GatewayProcess};
@@ -54,20 +54,8 @@ pub fn agent_main() -> ExitCode {
     let out: Out = Arc::new(Mutex::new(std::io::stdout()));
     send(&out, &Message::new(MessageKind::Hello, 0, VERSION));
     let (ranks, child_agents, sent) = (HashMap::new(), ChildAgents::default(), Sent::default());
-    let (secret, waiting, gateways, shared) = (None, None, Vec::new(), Shared::default());
-    let holder = None;
-    let mut agent = Agent {
-        ranks,
-        child_agents,
-        gateways,
-        holder,
-        waiting,
-        secret,
-        shared,
-        sent,
-        descriptors,
-        out,
-    };
+    let (worlds, gateways, holder) = (HashMap::new(), Vec::new(), None);
+    let mut agent = Agent { ranks, child_agents, gateways, holder, worlds, sent, descriptors, out };
     let mut input = match std::io::stdin().as_fd().try_clone_to_owned() {
         // The buffer of `io::stdin` would keep the secret.
         Ok(input) => File::from(input),
@@ -105,15 +93,24 @@ struct Agent {
     gateways: Vec<Arc<GatewayProcess>>,
     /// Hosts that it holds for the job.
     holder: Option<SlurmHolder>,
-    /// Ranks that start once the gateways serve.
-    waiting: Option<WaitingRanks>,
-    /// The job's secret, which comes before the start of ranks.
-    secret: Option<Secret>,
-    shared: Shared,
+    /// Worlds of the job, by their first processes.
+    worlds: HashMap<u32, AgentWorld>,
+    /// Signals to all worlds.
     sent: Sent,
     /// Original limit of descriptors, which ranks get back.
     descriptors: Option<Rlimit>,
     out: Out,
+}
+
+/// A world of the job: ranks that were started together, as its agents know it.
+#[derive(Default)]
+struct AgentWorld {
+    /// Its secret, which comes before the start of ranks.
+    secret: Option<Secret>,
+    shared: Shared,
+    sent: Sent,
+    /// Ranks that start once the gateways serve.
+    waiting: Option<WaitingRanks>,
 }
 
 /// Ranks that wait for gateways, and messages for them: a piece of input, and its end.
@@ -122,8 +119,24 @@ struct WaitingRanks {
     messages: Vec<Message>,
 }
 
+impl AgentWorld {
+    /// Ends ranks that are signalled before they have started.
+    fn end_waiting(&mut self, signal: i32, out: &Out) {
+        if !ENDING.contains(&signal) {
+            return;
+        }
+        for one in self.waiting.take().into_iter().flat_map(|waiting| waiting.start.ranks) {
+            let exit = Exit::Signal { signal, process: 0 };
+            let ended = Ended { exit, was_signalled: true, reason: None };
+            report_end(out, one.rank, &ended);
+        }
+    }
+}
+
 /// A rank that was started.
 struct Rank {
+    /// First process of its world.
+    world: u32,
     group: u32,
     input: Option<SyncSender<Vec<u8>>>,
     pmi: UnixStream,
@@ -138,7 +151,9 @@ impl Agent {
             return;
         }
         match message.kind {
-            MessageKind::Secret => self.secret = secret_in(message.body),
+            MessageKind::Secret => {
+                self.worlds.entry(message.rank).or_default().secret = secret_in(message.body);
+            }
             MessageKind::Start => match serde_json::from_slice::<Start>(&message.body) {
                 Ok(start) => self.start(start),
                 Err(error) => tell!("canele-agent: a start that cannot be read: {error}"),
@@ -155,7 +170,7 @@ impl Agent {
             }
             MessageKind::PmiForAll => {
                 self.child_agents.send_to_all(&message);
-                for rank in self.ranks.values_mut() {
+                for rank in self.ranks.values_mut().filter(|rank| rank.world == message.rank) {
                     let _ = rank.pmi.write_all(&message.body);
                 }
             }
@@ -163,21 +178,18 @@ impl Agent {
                 self.child_agents.send_to_all(&message);
                 let more =
                     serde_json::from_slice::<SharedValues>(&message.body).unwrap_or_default();
-                self.shared.write().unwrap_or_else(PoisonError::into_inner).extend(more);
+                let world = self.worlds.entry(message.rank).or_default();
+                world.shared.write().unwrap_or_else(PoisonError::into_inner).extend(more);
             }
             MessageKind::Gateways => {
                 self.child_agents.send_to_all(&message);
                 let lists = serde_json::from_slice(&message.body).unwrap_or_default();
-                self.start_waiting(&lists);
+                self.start_waiting(message.rank, &lists);
             }
             MessageKind::Signal => {
                 self.child_agents.send_to_all(&message);
                 let signal = message.body.first().copied().map_or(SIGTERM, i32::from);
-                self.sent.fetch_or(bit(signal), Ordering::Relaxed);
-                self.end_waiting(signal);
-                for rank in self.ranks.values() {
-                    system::signal_group(rank.group, signal);
-                }
+                self.signal(message.rank, signal);
             }
             MessageKind::SignalTaken => {
                 self.child_agents.send_to_all(&message);
@@ -194,6 +206,10 @@ impl Agent {
                 let sockets = ranks.map(|(rank, one)| (*rank, one.group, Arc::clone(&one.reports)));
                 let out = Arc::clone(&self.out);
                 reports::collect(sockets.collect(), request, move |message| send(&out, message));
+            }
+            MessageKind::WorldEnded => {
+                self.child_agents.send_to_all(&message);
+                self.forget(message.rank);
             }
             MessageKind::Listen => {
                 let token = Token::try_from(&message.body[..]);
@@ -225,8 +241,15 @@ impl Agent {
             | MessageKind::Profile
             | MessageKind::Bound
             | MessageKind::HostState
-            | MessageKind::Allocation => {}
+            | MessageKind::Allocation
+            | MessageKind::Started => {}
         }
+    }
+
+    /// Forgets a world whose ranks have ended.
+    fn forget(&mut self, world: u32) {
+        self.ranks.retain(|_, rank| rank.world != world);
+        self.worlds.remove(&world);
     }
 
     /// Passes a piece of input to a rank of this agent.
@@ -242,7 +265,8 @@ impl Agent {
 
     fn start(&mut self, start: Start) {
         // Child agents take longer to start than ranks.
-        self.child_agents.start(&start, self.secret.as_ref(), &self.sent, &self.out);
+        let secret = self.worlds.entry(start.first).or_default().secret.clone();
+        self.child_agents.start(&start, secret.as_ref(), &self.sent, &self.out);
         if let Some(request) = &start.status {
             let state = serde_json::to_vec(&HostState::here(request)).unwrap_or_default();
             send(&self.out, &Message::new(MessageKind::HostState, request.number, state));
@@ -255,14 +279,32 @@ impl Agent {
             });
         }
         for one in &start.gateways {
-            match &self.secret {
+            match &secret {
                 Some(secret) => self.gateways.push(gateway::start(one, secret, &self.out)),
                 None => gateway::lose(one, "would have no secret", &self.out),
             }
         }
         match start.awaits {
-            Some(_) => self.waiting = Some(WaitingRanks { start, messages: Vec::new() }),
+            Some(_) => {
+                let world = self.worlds.entry(start.first).or_default();
+                world.waiting = Some(WaitingRanks { start, messages: Vec::new() });
+            }
             None => self.start_ranks(&start, None),
+        }
+    }
+
+    /// Sends a signal to the ranks of a world, or of all.
+    fn signal(&mut self, world: u32, signal: i32) {
+        let is_meant = |first: u32| world == ALL_WORLDS || world == first;
+        if world == ALL_WORLDS {
+            self.sent.fetch_or(bit(signal), Ordering::Relaxed);
+        }
+        for (first, world) in self.worlds.iter_mut().filter(|(first, _)| is_meant(**first)) {
+            world.sent.fetch_or(bit(signal), Ordering::Relaxed);
+            world.end_waiting(signal, &self.out);
+            for rank in self.ranks.values().filter(|rank| rank.world == *first) {
+                system::signal_group(rank.group, signal);
+            }
         }
     }
 
@@ -271,6 +313,9 @@ impl Agent {
             match self.start_rank(one, start, gateways) {
                 Ok(started) => {
                     self.ranks.insert(one.rank, started);
+                    if start.is_spawned {
+                        send(&self.out, &Message::new(MessageKind::Started, one.rank, ""));
+                    }
                 }
                 Err((code, reason)) => {
                     let exit = Exit::NotStarted(code, reason);
@@ -286,33 +331,23 @@ impl Agent {
 
     /// Keeps a message for a rank that has not started. True if it is for one.
     fn keep_for_waiting(&mut self, message: &Message) -> bool {
-        let Some(waiting) = &mut self.waiting else { return false };
-        let is_theirs = matches!(message.kind, MessageKind::Input)
-            && waiting.start.ranks.iter().any(|one| one.rank == message.rank);
-        if is_theirs {
-            waiting.messages.push(message.clone());
+        if !matches!(message.kind, MessageKind::Input) {
+            return false;
         }
-        is_theirs
+        let mut waiting = self.worlds.values_mut().filter_map(|world| world.waiting.as_mut());
+        let theirs = waiting.find(|it| it.start.ranks.iter().any(|one| one.rank == message.rank));
+        let Some(theirs) = theirs else { return false };
+        theirs.messages.push(message.clone());
+        true
     }
 
-    /// Starts the ranks that have waited for gateways, with these settings per site.
-    fn start_waiting(&mut self, lists: &HashMap<String, String>) {
-        let Some(WaitingRanks { start, messages }) = self.waiting.take() else { return };
+    /// Starts the ranks of a world that have waited for gateways, with these settings per site.
+    fn start_waiting(&mut self, world: u32, lists: &HashMap<String, String>) {
+        let waiting = self.worlds.get_mut(&world).and_then(|world| world.waiting.take());
+        let Some(WaitingRanks { start, messages }) = waiting else { return };
         let list = start.awaits.as_ref().and_then(|site| lists.get(site));
         self.start_ranks(&start, list.map(String::as_str));
         messages.into_iter().for_each(|message| self.handle(message));
-    }
-
-    /// Ends ranks that are signalled before they have started.
-    fn end_waiting(&mut self, signal: i32) {
-        if !ENDING.contains(&signal) {
-            return;
-        }
-        for one in self.waiting.take().into_iter().flat_map(|waiting| waiting.start.ranks) {
-            let exit = Exit::Signal { signal, process: 0 };
-            let ended = Ended { exit, was_signalled: true, reason: None };
-            report_end(&self.out, one.rank, &ended);
-        }
     }
 
     fn start_rank(
@@ -322,6 +357,7 @@ impl Agent {
         gateways: Option<&str>,
     ) -> Result<Rank, (i32, String)> {
         let refused = |what: &'static str| move |error: io::Error| (126, limited(what, &error));
+        let world = self.worlds.get(&all.first).ok_or((126, "an unknown world".to_owned()))?;
         let (ours, theirs) = UnixStream::pair().map_err(refused("socketpair"))?;
         let pmi = ours.try_clone().map_err(refused("dup"))?;
         let processors = start.bound.as_ref().map(|bound| bound.processors()).transpose();
@@ -332,7 +368,7 @@ impl Agent {
             send(&self.out, &Message::new(MessageKind::Bound, start.rank, list));
         }
         let (reports, their_reports) = UnixStream::pair().map_err(refused("socketpair"))?;
-        let mut command = self.command(start, all.size, &theirs);
+        let mut command = self.command(start, all, &theirs);
         reports::pass(&mut command, &their_reports);
         if let Some(processors) = &processors {
             system::bind(&mut command, processors);
@@ -345,12 +381,14 @@ impl Agent {
         let threads = || {
             let input =
                 child.stdin.take().map(|stdin| feed(start.rank, stdin, &self.out)).transpose()?;
-            serve(start.rank, ours, (&self.shared, &self.secret), &self.out)?;
-            watch(start.rank, (child, traced), &self.sent, &self.out)?;
+            serve(start.rank, ours, (&world.shared, &world.secret), &self.out)?;
+            watch(start.rank, (child, traced), &world.sent, &self.out)?;
             Ok(input)
         };
         match threads() {
-            Ok(input) => Ok(Rank { group, input, pmi, reports: Arc::new(reports) }),
+            Ok(input) => {
+                Ok(Rank { world: all.first, group, input, pmi, reports: Arc::new(reports) })
+            }
             Err(error) => {
                 system::signal_group(group, SIGKILL);
                 Err(refused("threads for a rank")(error))
@@ -358,7 +396,7 @@ impl Agent {
         }
     }
 
-    fn command(&self, start: &RankStart, size: u32, pmi: &UnixStream) -> Command {
+    fn command(&self, start: &RankStart, all: &Start, pmi: &UnixStream) -> Command {
         let mut command = Command::new(program(start));
         command.args(&start.command[1..]);
         command.stdin(if start.has_input { Stdio::piped() } else { Stdio::null() });
@@ -375,9 +413,9 @@ impl Agent {
         command.env("PMI_FD", pmi.as_raw_fd().to_string());
         let inode = boot::socket_inode(pmi.as_raw_fd()).map(|inode| inode.to_string());
         command.envs(inode.map(|inode| (boot::SOCKET_VARIABLE, inode)));
-        command.env("PMI_RANK", start.rank.to_string());
-        command.env("PMI_SIZE", size.to_string());
-        command.env("PMI_SPAWNED", "0");
+        command.env("PMI_RANK", (start.rank - all.first).to_string());
+        command.env("PMI_SIZE", all.size.to_string());
+        command.env("PMI_SPAWNED", u8::from(all.is_spawned).to_string());
         command.env(boot::NODE_CORES_VARIABLE, boot::own_cores().to_string());
         if let Some(directory) = &start.directory {
             command.current_dir(directory);
@@ -415,9 +453,7 @@ fn serve(
     let (known, secret, out) = (Arc::clone(known), secret.clone(), Arc::clone(out));
     system::start_thread(move || {
         let mut lines = BufReader::new(&stream);
-        let mut line = Vec::new();
-        while matches!((&mut lines).take(LINE_MAX).read_until(b'\n', &mut line), Ok(1..)) {
-            let request = std::mem::take(&mut line);
+        while let Ok(Some(request)) = pmi::read_request(&mut lines) {
             let text = String::from_utf8_lossy(&request);
             if let Some(process) = pmi::process(&text)
                 && watch_process(rank, process, &out).is_ok()
@@ -589,7 +625,7 @@ pub(crate) fn send(out: &Out, message: &Message) {
 }
 
 /// Version in the `Hello` message.
-pub(crate) const VERSION: &str = "canele-agent 13";
+pub(crate) const VERSION: &str = "canele-agent 14";
 
 /// Signals by which `mpiexec` ends a job.
 const ENDING: [i32; 5] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGKILL];
@@ -598,8 +634,6 @@ const PIECE: usize = 32 << 10;
 /// Pieces of input that may wait. `mpiexec` sends the next piece once the last was taken, so the channel
 /// never fills.
 const INPUT_DEPTH: usize = 2;
-/// Longest PMI line.
-const LINE_MAX: u64 = 64 << 10;
 /// Time that an ended rank's streams may stay open and silent before its end is reported.
 const LAST_OUTPUT: Duration = Duration::from_millis(80);
 

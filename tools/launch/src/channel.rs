@@ -16,7 +16,8 @@ use crate::slurm_holder::AllocationRequest;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Message {
     pub kind: MessageKind,
-    /// The rank it concerns; 0 if none.
+    /// The process it concerns, or the first process of a world; 0 if none. The ranks of the job's first world are its
+    /// first processes, and those of each world that they spawn follow.
     pub rank: u32,
     pub body: Vec<u8>,
 }
@@ -26,19 +27,19 @@ pub(crate) struct Message {
 pub(crate) enum MessageKind {
     /// From the agent: it runs, and speaks this version. The number is the same in all versions.
     Hello = 9,
-    /// To the agent: the job's secret, before its [`Start`].
+    /// To the agent: the secret of a world, before its [`Start`].
     Secret = 15,
     /// To the agent: the [`Start`] of its ranks.
     Start,
     /// To the agent: bytes for a rank's standard input, empty at its end. From the agent: they were taken.
     Input,
-    /// To the agent: a signal's number, for all ranks.
+    /// To the agent: a signal's number, for all ranks of a world, or of [`ALL_WORLDS`].
     Signal,
     /// To the agent: a line for a rank's PMI connection.
     PmiAnswer,
-    /// To the agent: a line for the PMI connections of all ranks.
+    /// To the agent: a line for the PMI connections of all ranks of a world.
     PmiForAll,
-    /// To the agent: values that it may answer itself, as [`SharedValues`](crate::pmi::SharedValues).
+    /// To the agent: values of a world that it may answer itself, as [`SharedValues`](crate::pmi::SharedValues).
     PmiShared,
     /// From the agent: a line from a rank's PMI connection that it has answered.
     PmiNotice,
@@ -46,7 +47,7 @@ pub(crate) enum MessageKind {
     Output,
     /// From the agent: a piece of a rank's standard error.
     Error,
-    /// From the agent: a line from a rank's PMI connection.
+    /// From the agent: a line from a rank's PMI connection, or the lines of one request.
     PmiRequest,
     /// From the agent: a rank's [`Ended`].
     Exit,
@@ -54,7 +55,7 @@ pub(crate) enum MessageKind {
     Lost,
     /// From the agent: a gateway [`Serving`].
     Serving,
-    /// To the agent: the setting for the gateways of each site; ranks that waited for it start.
+    /// To the agent: the setting for the gateways of each site; ranks of a world that waited for it start.
     Gateways,
     /// To the agent: listen for agents that present this token.
     Listen,
@@ -81,12 +82,21 @@ pub(crate) enum MessageKind {
     HostState,
     /// From the agent: an [`AllocationEvent`](crate::slurm_holder::AllocationEvent).
     Allocation,
+    /// From the agent: a spawned process was started.
+    Started,
+    /// To the agent: all ranks of a world have ended.
+    WorldEnded,
 }
 
 /// The processes that an agent starts: its node's ranks, gateways and child agents.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Start {
+    /// First process of the world.
+    pub first: u32,
+    /// Number of ranks of the world.
     pub size: u32,
+    /// True if the world was spawned by ranks that wait for its start.
+    pub is_spawned: bool,
     pub ranks: Vec<RankStart>,
     pub branches: Vec<Branch>,
     /// Time within which child agents must answer.
@@ -150,6 +160,7 @@ pub(crate) struct Lost {
 /// A rank to start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RankStart {
+    /// Number of the process: its rank behind the first process of its world.
     pub rank: u32,
     pub command: Vec<OsString>,
     /// Directories where a program without an absolute path is looked for first.
@@ -239,10 +250,10 @@ impl Message {
     }
 }
 
-/// Writes the message with the job's secret to an agent. Its bytes are in no queue, and are wiped.
-pub(crate) fn write_secret(secret: &Secret, to: &mut impl Write) -> io::Result<()> {
+/// Writes the message with the secret of a world to an agent. Its bytes are in no queue, and are wiped.
+pub(crate) fn write_secret(first: u32, secret: &Secret, to: &mut impl Write) -> io::Result<()> {
     let mut bytes = Zeroizing::new([0; HEADER_LEN + Secret::LEN]);
-    bytes[..HEADER_LEN].copy_from_slice(&header(MessageKind::Secret, 0, Secret::LEN));
+    bytes[..HEADER_LEN].copy_from_slice(&header(MessageKind::Secret, first, Secret::LEN));
     bytes[HEADER_LEN..].copy_from_slice(secret.expose());
     to.write_all(&bytes[..])?;
     to.flush()
@@ -294,12 +305,17 @@ impl MessageKind {
             Self::SignalTaken,
             Self::HostState,
             Self::Allocation,
+            Self::Started,
+            Self::WorldEnded,
         ];
         all.into_iter().find(|kind| *kind as u8 == byte)
     }
 }
 
 const HEADER_LEN: usize = 9;
+
+/// Stands for all worlds where a message names one.
+pub(crate) const ALL_WORLDS: u32 = u32::MAX;
 
 /// Longest message: the start of some thousands of ranks with their environments.
 pub(crate) const BODY_MAX: usize = 64 << 20;
@@ -328,9 +344,9 @@ mod tests {
     #[test]
     fn a_secret_is_read_as_written() {
         let mut bytes = Vec::new();
-        write_secret(&[7; 32].into(), &mut bytes).unwrap();
+        write_secret(5, &[7; 32].into(), &mut bytes).unwrap();
         let message = Message::read(&mut &bytes[..]).unwrap().unwrap();
-        assert_eq!(message.kind, MessageKind::Secret);
+        assert_eq!((message.kind, message.rank), (MessageKind::Secret, 5));
         assert_eq!(secret_in(message.body).unwrap().expose(), &[7; 32]);
         assert!(secret_in(vec![7; 31]).is_none());
     }

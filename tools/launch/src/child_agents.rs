@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, TryRecvError};
 use std::time::{Duration, Instant};
 
 use boot::Secret;
@@ -10,14 +10,14 @@ use signal_hook::consts::SIGKILL;
 
 use crate::agent::{Out, Sent, send};
 use crate::channel::{Branch, Lost, Message, MessageKind, Start};
-use crate::node::{Node, Report};
+use crate::node::{Node, NodeChannel, Report};
 use crate::signals::bit;
 use crate::system;
 
 /// Agents that this agent has started.
 #[derive(Default)]
 pub(crate) struct ChildAgents {
-    channels: Vec<Sender<Message>>,
+    channels: Vec<NodeChannel>,
     /// Index of the channel that leads to a rank.
     channel_of_rank: HashMap<u32, usize>,
     /// Receivers that disconnect when their agent has ended.
@@ -25,11 +25,20 @@ pub(crate) struct ChildAgents {
 }
 
 impl ChildAgents {
-    /// Starts the agents of the branches.
+    /// Starts the branches: by an agent that runs on the host, or else by a new one.
     pub fn start(&mut self, start: &Start, secret: Option<&Secret>, sent: &Sent, out: &Out) {
         for branch in &start.branches {
-            if let Err(text) = self.start_one((branch, secret), start.patience_s, sent, out) {
-                report_lost(out, branch.start.all_ranks(), text);
+            let runs = |at: usize| self.ended[at].try_recv() == Err(TryRecvError::Empty);
+            let mut known = (0..self.channels.len()).filter(|at| runs(*at));
+            let known = known.find(|at| self.channels[*at].host == branch.host);
+            let started = match known {
+                Some(known) => self.channels[known].start(&branch.start, secret).map(|()| known),
+                None => self.start_one((branch, secret), start.patience_s, sent, out),
+            };
+            let ranks = branch.start.all_ranks();
+            match started {
+                Ok(at) => self.channel_of_rank.extend(ranks.into_iter().map(|rank| (rank, at))),
+                Err(text) => report_lost(out, ranks, text),
             }
         }
     }
@@ -40,10 +49,10 @@ impl ChildAgents {
         patience_s: u64,
         sent: &Sent,
         out: &Out,
-    ) -> Result<(), String> {
+    ) -> Result<usize, String> {
         let (reports, received) = mpsc::sync_channel(REPORTS_MAX);
         let node = Node::start(branch, secret, move |report| reports.send(report).is_ok())?;
-        let (channel, ranks) = (node.channel(), node.ranks.clone());
+        let channel = node.channel().clone();
         let (done, ended) = mpsc::channel();
         let (sent, out) = (sent.clone(), out.clone());
         system::start_thread(move || {
@@ -52,10 +61,9 @@ impl ChildAgents {
             let _ = done.send(());
         })
         .map_err(|error| format!("a thread for host {}: {error}", branch.host))?;
-        self.channel_of_rank.extend(ranks.into_iter().map(|rank| (rank, self.channels.len())));
         self.channels.push(channel);
         self.ended.push(ended);
-        Ok(())
+        Ok(self.channels.len() - 1)
     }
 
     /// True if a child agent leads to the rank.
@@ -66,16 +74,13 @@ impl ChildAgents {
     /// Forwards a message for a rank of a child agent.
     pub fn send(&self, message: Message) {
         if let Some(&channel) = self.channel_of_rank.get(&message.rank) {
-            // A lost agent was reported already.
-            let _ = self.channels[channel].send(message);
+            self.channels[channel].send(message);
         }
     }
 
     /// Forwards a message to all child agents.
     pub fn send_to_all(&self, message: &Message) {
-        for channel in &self.channels {
-            let _ = channel.send(message.clone());
-        }
+        self.channels.iter().for_each(|channel| channel.send(message.clone()));
     }
 
     /// Closes the channels and waits until the agents have ended everything that they started.
@@ -123,7 +128,7 @@ fn forward_reports(
         }
     };
     // Nobody misses it if its ranks have ended.
-    report_lost(out, node.ranks.clone(), lost);
+    report_lost(out, node.ranks(), lost);
     node.close();
 }
 

@@ -125,7 +125,7 @@ impl Agents {
         for (host, (addresses, token)) in addresses.iter().zip(tokens).enumerate() {
             let addresses = serde_json::from_slice::<Result<Vec<SocketAddr>, String>>(addresses);
             let addresses = addresses.unwrap_or_else(|error| Err(error.to_string()));
-            let host = &self.nodes[host].host;
+            let host = self.nodes[host].host();
             let addresses =
                 addresses.map_err(|error| format!("listening on host {host}: {error}"))?;
             probes.push(Probe { addresses, token });

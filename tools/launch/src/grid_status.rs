@@ -59,7 +59,7 @@ pub fn grid_status(grid: &Grid, patience_s: u64) -> Result<Vec<GridHost>, String
             true => format!("no answer within {patience_s} s (--timeout)"),
             false => node.silence_text(patience_s),
         };
-        answers.lose(&node.ranks, &text);
+        answers.lose(&node.ranks(), &text);
     }
     nodes.iter_mut().for_each(Node::hang_up);
     nodes.iter_mut().for_each(Node::close);
@@ -78,8 +78,8 @@ impl Answers {
     fn handle(&mut self, node: &mut Node, report: Report) {
         match report {
             Report::Message(message) => self.take(node, message),
-            Report::Closed => self.lose(&node.ranks.clone(), &node.loss_text()),
-            Report::Foreign(said) => self.lose(&node.ranks.clone(), &node.stranger_text(&said)),
+            Report::Closed => self.lose(&node.ranks(), &node.loss_text()),
+            Report::Foreign(said) => self.lose(&node.ranks(), &node.stranger_text(&said)),
         }
     }
 
@@ -87,7 +87,7 @@ impl Answers {
         match message.kind {
             MessageKind::Hello => {
                 if let Err(text) = node.handle_hello(&message.body) {
-                    self.lose(&node.ranks, &text);
+                    self.lose(&node.ranks(), &text);
                 }
             }
             MessageKind::HostState => {

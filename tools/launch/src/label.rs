@@ -24,6 +24,8 @@ enum Piece {
     Host,
     /// Number of the host among those with ranks.
     Node,
+    /// Number of the world: those that are spawned follow the first.
+    World,
     /// Local time.
     Time,
     Stream,
@@ -32,8 +34,10 @@ enum Piece {
 /// Facts about the rank and the stream that a label is for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LabelFacts<'a> {
+    /// Number of the rank's world.
+    pub world: u32,
     pub rank: u32,
-    /// Number of ranks.
+    /// Number of ranks of the world.
     pub size: u32,
     pub host: &'a str,
     pub node: usize,
@@ -55,7 +59,7 @@ impl Label {
                     Some('r') => Piece::Rank,
                     Some('h') => Piece::Host,
                     Some('p') => Piece::Node,
-                    Some('g') => Piece::Text("0".into()),
+                    Some('g') => Piece::World,
                     Some('%') => Piece::Text("%".into()),
                     _ => return Err("after % comes one of r, h, p, g, %".into()),
                 },
@@ -109,16 +113,19 @@ impl Label {
 
     /// Returns the text for a rank's stream.
     pub(crate) fn text(&self, facts: LabelFacts<'_>) -> String {
-        let LabelFacts { rank, size, host, node, stream } = facts;
+        let LabelFacts { world, rank, size, host, node, stream } = facts;
+        // Ranks of a spawned world stand behind its number.
+        let of_world = if world == 0 { String::new() } else { format!("{world}.") };
         let text = |piece: &Piece| match piece {
             Piece::Text(text) => text.clone(),
-            Piece::Rank => rank.to_string(),
+            Piece::Rank => format!("{of_world}{rank}"),
             Piece::PaddedRank => {
                 let digits = size.saturating_sub(1).to_string().len();
-                format!("{rank:0digits$}")
+                format!("{of_world}{rank:0digits$}")
             }
             Piece::Host => host.to_owned(),
             Piece::Node => node.to_string(),
+            Piece::World => world.to_string(),
             Piece::Time => system::local_time(),
             Piece::Stream => match stream {
                 OutputStream::Output => "stdout".into(),
@@ -133,8 +140,14 @@ impl Label {
 mod tests {
     use super::*;
 
-    const FACTS: LabelFacts<'_> =
-        LabelFacts { rank: 7, size: 101, host: "b", node: 1, stream: OutputStream::Error };
+    const FACTS: LabelFacts<'_> = LabelFacts {
+        world: 0,
+        rank: 7,
+        size: 101,
+        host: "b",
+        node: 1,
+        stream: OutputStream::Error,
+    };
 
     #[test]
     fn labels_name_rank_host_and_stream() {
@@ -145,6 +158,9 @@ mod tests {
         assert_eq!(Label::rank().text(FACTS), "[7] ");
         assert_eq!(Label::tag(false).text(FACTS), "[1,7]<stderr>:");
         assert_eq!(Label::file("d", "stderr").text(FACTS), "d/1/rank.007/stderr");
+        let spawned = LabelFacts { world: 2, ..FACTS };
+        assert_eq!(Label::parse("%g:%r").unwrap().text(spawned), "2:2.7");
+        assert_eq!(Label::file("d", "stderr").text(spawned), "d/1/rank.2.007/stderr");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use crate::options::Options;
 
 /// Facts about the process of `mpiexec`.
+#[derive(Clone)]
 pub(crate) struct LaunchContext {
     /// Path of the agent on this machine.
     pub agent: String,

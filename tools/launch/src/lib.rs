@@ -56,14 +56,18 @@ mod reports;
 mod result_file;
 mod run;
 mod signals;
+mod singleton;
 mod slurm_holder;
 mod soft;
+mod spawn_options;
+mod spawn_request;
 mod system;
 mod trace;
 mod traced_rank;
 mod tree;
 mod universe;
 mod usage;
+mod world;
 
 pub use agent::agent_main;
 pub use binding::Binding;

@@ -10,8 +10,13 @@ use crate::run::Run;
 use crate::usage::UsageError;
 use crate::{foreign, signals, system};
 
-/// Runs `mpiexec` with these arguments, without its own name.
+/// Runs `mpiexec` with these arguments, without its own name. A process that was started without it may start it for its
+/// children, with no other options than the surroundings give.
 pub fn mpiexec_main(arguments: &[OsString]) -> ExitCode {
+    let (arguments, singleton) = match arguments {
+        [option, name] if option == boot::FOR_SINGLETON => (std::slice::from_ref(name), true),
+        _ => (arguments, false),
+    };
     let mut options = match Options::parse(arguments) {
         Ok(Parsed::Run(options)) => options,
         Ok(Parsed::Print(Text::Version)) => return printed(VERSION),
@@ -44,7 +49,8 @@ pub fn mpiexec_main(arguments: &[OsString]) -> ExitCode {
     for text in options.notes.iter().cloned().chain(foreign::warnings(&options)) {
         tell!("mpiexec: {text}");
     }
-    match Run::start(&options) {
+    let started = if singleton { Run::serve_singleton(*options) } else { Run::start(&options) };
+    match started {
         Ok(run) => ExitCode::from(run.finish(&mut signals)),
         Err(text) => {
             tell!("mpiexec: {text}");

@@ -3,6 +3,7 @@
 use std::io::{ErrorKind, Read};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,7 @@ use boot::Secret;
 use signal_hook::consts::SIGKILL;
 
 use crate::agent::VERSION;
-use crate::channel::{BODY_MAX, Branch, Message, MessageKind, write_secret};
+use crate::channel::{BODY_MAX, Branch, Message, MessageKind, Start, write_secret};
 use crate::launcher::Launcher;
 use crate::system;
 
@@ -24,26 +25,85 @@ pub(crate) enum Report {
     Foreign(String),
 }
 
-/// An agent, or the launcher that is to start it.
-pub(crate) struct Node {
+/// The channel to an agent, from any thread.
+#[derive(Clone)]
+pub(crate) struct NodeChannel {
+    /// Host of the agent in messages.
     pub host: String,
     /// Its ranks, with those of its child agents.
-    pub ranks: Vec<u32>,
+    ranks: Arc<Mutex<Vec<u32>>>,
+    /// Channel to the writer thread, so that a full pipe blocks nobody else. Messages are bounded by the
+    /// agents' requests and by one piece of input.
+    outgoing: Sender<Outgoing>,
+}
+
+/// A message for an agent.
+enum Outgoing {
+    Message(Message),
+    /// The secret of the world with this first process.
+    Secret(u32, Secret),
+}
+
+/// An agent, or the launcher that is to start it.
+pub(crate) struct Node {
+    channel: NodeChannel,
     /// True if it is asked for the state of its host, and has no ranks.
     is_asked: bool,
     /// True if the agent has answered.
     answered: bool,
+    /// True if its channel has closed.
+    lost: bool,
     /// Command that started it.
     command: Vec<String>,
     process: Child,
-    /// Channel to the writer thread, so that a full pipe blocks nobody else. Messages are bounded by the
-    /// agents' requests and by one piece of input.
-    channel: Sender<Message>,
+    /// Time of its start.
+    since: Instant,
+}
+
+impl NodeChannel {
+    /// Sends a message; it is dropped if the agent is gone.
+    pub fn send(&self, message: Message) {
+        // The reader reports a lost agent.
+        let _ = self.outgoing.send(Outgoing::Message(message));
+    }
+
+    /// Has the agent start what a branch names for its host, with the secret of its world.
+    ///
+    /// # Errors
+    /// Fails if the start is too long, with one line.
+    pub fn start(&self, start: &Start, secret: Option<&Secret>) -> Result<(), String> {
+        let body = serde_json::to_vec(start).map_err(|error| error.to_string())?;
+        let ranks = start.all_ranks();
+        if body.len() > BODY_MAX {
+            return Err(format!(
+                "{} ranks with their environments are more than an agent can start on host {}: \
+                 name more hosts, or pass on less (-genvnone)",
+                ranks.len(),
+                self.host
+            ));
+        }
+        self.led().extend(ranks);
+        if let Some(secret) = secret {
+            // The reader reports a lost agent.
+            let _ = self.outgoing.send(Outgoing::Secret(start.first, secret.clone()));
+        }
+        self.send(Message::new(MessageKind::Start, 0, body));
+        Ok(())
+    }
+
+    /// Ranks of the agent, with those of its child agents.
+    pub fn ranks(&self) -> Vec<u32> {
+        self.led().clone()
+    }
+
+    fn led(&self) -> MutexGuard<'_, Vec<u32>> {
+        self.ranks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Node {
-    /// Starts the agent of a branch, and sends it the job's secret and its start. Its reports go to `report`, which
-    /// returns false if nobody wants more.
+    /// Starts the agent of a branch, and sends it the secret of its world and its start. Its reports go to `report`,
+    /// which returns false if nobody wants more.
     ///
     /// # Errors
     /// Fails if the launcher cannot be started, with one line that names it.
@@ -65,58 +125,68 @@ impl Node {
         let (Some(mut stdin), Some(reports)) = (process.stdin.take(), process.stdout.take()) else {
             return Err(format!("no channel to the agent on {host}"));
         };
-        let (channel, messages) = mpsc::channel::<Message>();
-        let secret = secret.cloned();
+        let (outgoing, messages) = mpsc::channel();
         let writer = system::start_thread(move || {
-            // The reader reports a lost agent.
-            if secret.is_some_and(|secret| write_secret(&secret, &mut stdin).is_err()) {
-                return;
-            }
             while let Ok(message) = messages.recv() {
+                let written = match message {
+                    Outgoing::Message(message) => message.write(&mut stdin),
+                    Outgoing::Secret(first, secret) => write_secret(first, &secret, &mut stdin),
+                };
                 // The reader reports a lost agent.
-                if message.write(&mut stdin).is_err() {
+                if written.is_err() {
                     return;
                 }
             }
         });
         let reader = system::start_thread(move || read_reports(reports, report));
         writer.and(reader).map_err(|error| format!("threads for host {host}: {error}"))?;
-        let ranks = start.all_ranks();
-        let node = Self {
-            host: host.clone(),
-            ranks,
-            is_asked: start.status.is_some(),
-            answered: false,
-            command: words.clone(),
-            process,
-            channel,
-        };
-        let body = serde_json::to_vec(start).map_err(|error| error.to_string())?;
-        if body.len() > BODY_MAX {
-            return Err(format!(
-                "{} ranks with their environments are more than an agent can start on host {host}: \
-                 name more hosts, or pass on less (-genvnone)",
-                node.ranks.len()
-            ));
-        }
-        node.send(Message::new(MessageKind::Start, 0, body));
+        let channel = NodeChannel { host: host.clone(), ranks: Arc::default(), outgoing };
+        let (is_asked, since) = (start.status.is_some(), Instant::now());
+        let command = words.clone();
+        let node =
+            Self { channel, is_asked, answered: false, lost: false, command, process, since };
+        node.channel.start(start, secret)?;
         Ok(node)
     }
 
     /// Sends a message; it is dropped if the agent is gone.
     pub fn send(&self, message: Message) {
-        // The reader reports a lost agent.
-        let _ = self.channel.send(message);
+        self.channel.send(message);
     }
 
-    /// Returns the channel of [`Node::send`].
-    pub fn channel(&self) -> Sender<Message> {
-        self.channel.clone()
+    /// Returns the channel to the agent.
+    pub fn channel(&self) -> &NodeChannel {
+        &self.channel
+    }
+
+    /// Name of its host in messages.
+    pub fn host(&self) -> &str {
+        &self.channel.host
+    }
+
+    /// Its ranks, with those of its child agents.
+    pub fn ranks(&self) -> Vec<u32> {
+        self.channel.ranks()
+    }
+
+    /// True if the agent should have answered by now.
+    pub fn is_silent(&self, patience: Duration) -> bool {
+        !self.answered && self.since.elapsed() > patience
     }
 
     /// True if the agent has answered.
     pub fn has_answered(&self) -> bool {
         self.answered
+    }
+
+    /// Notes that the channel has closed.
+    pub fn note_lost(&mut self) {
+        self.lost = true;
+    }
+
+    /// True if the channel has closed.
+    pub fn is_lost(&self) -> bool {
+        self.lost
     }
 
     /// Notes the agent's first message.
@@ -129,7 +199,7 @@ impl Node {
             true => Ok(()),
             false => Err(format!(
                 "the agent on {} is `{}`, needed is `{VERSION}`: install the same version",
-                self.host,
+                self.host(),
                 String::from_utf8_lossy(version)
             )),
         }
@@ -140,7 +210,8 @@ impl Node {
         let status = self.exit_status();
         let exit_status =
             status.map_or("its channel was closed".into(), |status| status.to_string());
-        let Self { host, ranks, is_asked, answered, command, .. } = self;
+        let ranks = self.ranks();
+        let Self { channel: NodeChannel { host, .. }, is_asked, answered, command, .. } = self;
         match (answered, *is_asked || ranks.is_empty()) {
             (true, true) => format!("the agent on host {host} is gone ({exit_status})"),
             (true, false) => format!(
@@ -159,7 +230,7 @@ impl Node {
     /// Returns the error text for something else than an agent that answered, and ends it.
     pub fn stranger_text(&mut self, said: &str) -> String {
         self.exit_status();
-        let host = &self.host;
+        let host = self.host();
         format!(
             "on host {host} something else than an agent answered: `{said}` (do login scripts print there?)"
         )
@@ -168,7 +239,7 @@ impl Node {
     /// Returns the error text if nobody has answered.
     pub fn silence_text(&self, patience_s: u64) -> String {
         let limit = if self.is_asked { "--timeout" } else { settings::CONNECT_TIMEOUT.variable() };
-        format!("no agent answered on host {} within {patience_s} s ({limit})", self.host)
+        format!("no agent answered on host {} within {patience_s} s ({limit})", self.host())
     }
 
     /// Waits for the process and returns its exit status. None if it had to be killed.
@@ -183,7 +254,7 @@ impl Node {
     /// Closes the channel. The agent then ends everything it has started.
     pub fn hang_up(&mut self) {
         // The writer closes the agent's input when this sender is dropped.
-        self.channel = mpsc::channel().0;
+        self.channel.outgoing = mpsc::channel().0;
     }
 
     /// Waits for an agent whose channel was closed.

@@ -115,6 +115,8 @@ pub struct Program {
     pub directory: Option<String>,
     /// Directories where the program is looked for first.
     pub path: Vec<String>,
+    /// Binding, if not that of all programs.
+    pub binding: Option<Binding>,
 }
 
 impl Options {
@@ -145,14 +147,17 @@ impl Options {
     /// Value of `MPI_UNIVERSE_SIZE`. None without a limit.
     pub(crate) fn universe_size(&self) -> Option<u32> {
         match self.universe {
-            Universe::Ranks => Some(self.size()),
-            Universe::Slots => {
-                let slots = (0..self.host_names().count()).map(|host| self.slots(host));
-                Some(slots.fold(0, u32::saturating_add))
-            }
+            Universe::Ranks => Some(self.size().max(self.all_slots())),
+            Universe::Slots => Some(self.all_slots()),
             Universe::Infinite => None,
             Universe::Given(size) => Some(size),
         }
+    }
+
+    /// Number of ranks that all hosts take.
+    fn all_slots(&self) -> u32 {
+        let slots = (0..self.host_names().count()).map(|host| self.slots(host));
+        slots.fold(0, u32::saturating_add)
     }
 
     /// Programs with their arguments, for people.

@@ -8,12 +8,15 @@ use crate::label::{Label, LabelFacts, OutputStream};
 use crate::output_files::OutputFiles;
 use crate::system;
 
-/// Hosts of the ranks, as labels name them.
+/// Worlds and hosts of the processes, as labels name them.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
-    pub hosts: Vec<String>,
-    /// Number of each rank's host.
-    pub nodes: Vec<usize>,
+    /// Host of each process, and its number.
+    hosts: Vec<(String, usize)>,
+    /// Numbers of the hosts.
+    nodes: HashMap<String, usize>,
+    /// First process of each world.
+    worlds: Vec<u32>,
 }
 
 /// Output streams of all ranks. Whole lines are printed at once. An unfinished line waits until it ends,
@@ -54,8 +57,8 @@ struct LongLine {
 
 impl Outputs {
     /// Creates empty streams. With a label, every line begins with it.
-    pub fn new(label: Option<Label>, places: Places, files: OutputFiles) -> Self {
-        let (partial, long) = (HashMap::new(), HashMap::new());
+    pub fn new(label: Option<Label>, files: OutputFiles) -> Self {
+        let (partial, long, places) = (HashMap::new(), HashMap::new(), Places::default());
         Self { label, places, files, partial, long, lost: false, unread: false }
     }
 
@@ -106,6 +109,16 @@ impl Outputs {
     pub fn flush(&mut self, rank: u32, stream: OutputStream) {
         let text = self.take_rest(rank, stream, Instant::now());
         self.print_text(stream, &text);
+    }
+
+    /// Adds a world, whose ranks are on these hosts.
+    pub fn add_world(&mut self, hosts: &[String]) {
+        self.places.worlds.push(self.places.hosts.len() as u32);
+        for host in hosts {
+            let next = self.places.nodes.len();
+            let node = *self.places.nodes.entry(host.clone()).or_insert(next);
+            self.places.hosts.push((host.clone(), node));
+        }
     }
 
     /// True if some output could not be printed.
@@ -238,13 +251,17 @@ impl Outputs {
 }
 
 impl Places {
-    fn facts(&self, rank: u32, stream: OutputStream) -> LabelFacts<'_> {
-        let (host, node) = (self.hosts.get(rank as usize), self.nodes.get(rank as usize));
+    fn facts(&self, process: u32, stream: OutputStream) -> LabelFacts<'_> {
+        let host = self.hosts.get(process as usize);
+        let world = self.worlds.partition_point(|first| *first <= process).saturating_sub(1);
+        let first = self.worlds.get(world).copied().unwrap_or(0);
+        let end = self.worlds.get(world + 1).copied().unwrap_or(self.hosts.len() as u32);
         LabelFacts {
-            rank,
-            size: self.hosts.len() as u32,
-            host: host.map_or("", String::as_str),
-            node: node.copied().unwrap_or(0),
+            world: world as u32,
+            rank: process - first,
+            size: end - first,
+            host: host.map_or("", |(name, _)| name.as_str()),
+            node: host.map_or(0, |(_, node)| *node),
             stream,
         }
     }
@@ -303,7 +320,7 @@ mod tests {
 
     fn outputs(label: bool) -> Outputs {
         let label = label.then(Label::rank);
-        Outputs::new(label, Places::default(), OutputFiles::default())
+        Outputs::new(label, OutputFiles::default())
     }
 
     fn rest(outputs: &mut Outputs, rank: u32) -> String {

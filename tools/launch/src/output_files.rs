@@ -74,7 +74,8 @@ mod tests {
             error: Some(Label::parse(&name("all")).unwrap()),
             copies: false,
         });
-        let facts = |rank, stream| LabelFacts { rank, size: 2, host: "a", node: 0, stream };
+        let facts =
+            |rank, stream| LabelFacts { world: 0, rank, size: 2, host: "a", node: 0, stream };
         for rank in [0, 1, 0] {
             let text = format!("{rank}");
             for stream in [OutputStream::Output, OutputStream::Error] {
@@ -93,7 +94,7 @@ mod tests {
         let output = Some(Label::parse("/dev/null/%r").unwrap());
         let mut files = OutputFiles::new(FilePatterns { output, ..FilePatterns::default() });
         let stream = OutputStream::Output;
-        let facts = LabelFacts { rank: 3, size: 4, host: "a", node: 0, stream };
+        let facts = LabelFacts { world: 0, rank: 3, size: 4, host: "a", node: 0, stream };
         let mistake = files.write(facts, b"x").unwrap_err();
         assert!(mistake.contains("cannot be written to /dev/null/3: "), "{mistake}");
     }

@@ -1,6 +1,7 @@
 //! PMI-1 server: the key-value store of the ranks, and their barrier.
 
 use std::collections::HashMap;
+use std::io::{self, BufRead, Read};
 
 use serde::{Deserialize, Serialize};
 
@@ -110,6 +111,21 @@ impl Server {
         std::mem::take(&mut self.new_values)
     }
 
+    /// Number of ranks.
+    pub fn size(&self) -> usize {
+        self.programs.len()
+    }
+
+    /// Forgets all values, which nobody needs once the ranks have ended.
+    pub fn clear(&mut self) {
+        self.values = Values::new();
+    }
+
+    /// True if a rank has ever called MPI_Init.
+    pub fn has_joined(&self, rank: u32) -> bool {
+        self.initialized[rank as usize]
+    }
+
     /// Returns a published value.
     pub fn value(&self, key: &str) -> Option<&str> {
         self.values.get(key).map(String::as_str)
@@ -150,7 +166,6 @@ impl Server {
                 "cmd=finalize_ack rc=0".into()
             }
             "abort" => return PmiAction::Abort(word("exitcode").parse().unwrap_or(1)),
-            "spawn" => "cmd=spawn_result rc=-1 msg=spawn_is_not_supported".into(),
             "publish_name" => {
                 "cmd=publish_result rc=-1 msg=not_supported info=not_supported".into()
             }
@@ -250,6 +265,36 @@ const ENDED: &str = "ended";
 /// Answer to a rank whose process is watched.
 pub(crate) const WATCHED: &str = "cmd=process rc=0";
 
+/// Reads a request: a line, or several up to their last one. None at the end of the stream.
+///
+/// # Errors
+/// The stream fails or ends within a request, or a line or request is longer than any.
+pub(crate) fn read_request(stream: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
+    let mut request = Vec::new();
+    if stream.by_ref().take(LINE_MAX).read_until(b'\n', &mut request)? == 0 {
+        return Ok(None);
+    }
+    while has_many_lines(&request) && !is_whole(&request) {
+        if stream.by_ref().take(LINE_MAX).read_until(b'\n', &mut request)? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        if request.len() > REQUEST_MAX {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+    }
+    Ok(Some(request))
+}
+
+/// True if a line is the first of a request of many lines.
+pub(crate) fn has_many_lines(line: &[u8]) -> bool {
+    line.starts_with(b"mcmd=")
+}
+
+/// True if a request of many lines has its last one.
+fn is_whole(request: &[u8]) -> bool {
+    request.strip_suffix(b"\n").is_some_and(|lines| lines.ends_with(b"\nendcmd"))
+}
+
 fn words(line: &str) -> HashMap<&str, &str> {
     line.split_ascii_whitespace().filter_map(|word| word.split_once('=')).collect()
 }
@@ -268,6 +313,10 @@ const PUT: &str = "cmd=put_result rc=0 msg=success";
 /// Answer to a value that was refused.
 pub(crate) const REFUSED: &str = "cmd=put_result rc=-1 msg=refused";
 
+/// Longest line of a request.
+const LINE_MAX: u64 = 64 << 10;
+/// Longest request of many lines.
+const REQUEST_MAX: usize = 4 << 20;
 /// Longest value.
 const VALUE_MAX: usize = 1024;
 
@@ -355,6 +404,21 @@ mod tests {
         server.handle(0, "cmd=init pmi_version=1 pmi_subversion=1");
         server.handle(0, "cmd=finalize");
         assert_eq!(server.handle(0, ENDED_NOTICE), PmiAction::Wait, "it has ended its part");
+    }
+
+    #[test]
+    fn requests_are_read_whole() {
+        let text =
+            "cmd=get_maxes\nmcmd=spawn\narg1=endcmd\nendcmd\ncmd=barrier_in\nmcmd=spawn\nendcmd";
+        let mut rest = text.as_bytes();
+        for request in ["cmd=get_maxes\n", "mcmd=spawn\narg1=endcmd\nendcmd\n", "cmd=barrier_in\n"]
+        {
+            assert_eq!(read_request(&mut rest).unwrap().as_deref(), Some(request.as_bytes()));
+        }
+        assert!(read_request(&mut rest).is_err(), "its last line is cut");
+        assert!(read_request(&mut &b""[..]).unwrap().is_none());
+        let long = [b"mcmd=spawn\n".to_vec(), vec![b'x'; 2 * REQUEST_MAX]].concat();
+        assert!(read_request(&mut &long[..]).is_err());
     }
 
     #[test]

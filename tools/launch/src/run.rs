@@ -1,34 +1,38 @@
 //! A job as `mpiexec` runs it: one loop over the reports of the agents.
 
+mod ending;
 mod report;
+mod worlds;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::thread;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender};
 use std::time::{Duration, Instant};
 
-use boot::Secret;
 use signal_hook::consts::signal::*;
 use signal_hook::iterator::Signals;
 
 use crate::channel::{BODY_MAX, Ended, Exit, Lost, Message, MessageKind, Serving};
 use crate::collected::Collected;
+use crate::input::InputRanks;
 use crate::job_report::Reporting;
 use crate::jobs::{self, Question};
 use crate::label::OutputStream;
-use crate::launch_context::{LaunchContext, random};
+use crate::launch_context::LaunchContext;
 use crate::node::{Node, Report};
 use crate::options::Options;
-use crate::output::{Outputs, Places};
+use crate::output::Outputs;
 use crate::output_files::OutputFiles;
-use crate::pmi::{PmiAction, REFUSED, Server};
+use crate::pmi::{self, PmiAction, REFUSED, Server, Values};
 use crate::profile::Profile;
-use crate::rank_map::{joined, mapping, rank_map};
+use crate::rank_map::{joined, rank_map};
 use crate::recording::Recording;
+use crate::singleton::Singleton;
+use crate::spawn_request::SpawnRequest;
 use crate::trace::{ClockReading, Trace};
-use crate::tree::{self, StartedGateway, Tree};
+use crate::tree::{self, StartedGateway, Tree, TreeWorld};
+use crate::world::{self, Birth, World, WorldName};
 use crate::{input, signals, system};
 
 /// An event that the loop handles.
@@ -39,18 +43,28 @@ enum RunEvent {
     Input(Vec<u8>),
     /// A question of another process.
     Asked(Question, UnixStream),
+    /// A request of the process that was started without `mpiexec`, or its end.
+    Singleton(Option<Vec<u8>>),
 }
 
 /// A job that runs.
 pub(crate) struct Run {
+    options: Options,
+    here: LaunchContext,
     nodes: Vec<Node>,
     /// Index of the node that leads to each rank.
-    node_of_rank: Vec<usize>,
+    node_of_rank: Vec<Option<usize>>,
+    /// The first process, if it was started without `mpiexec`.
+    singleton: Option<Singleton>,
     /// Name of each rank's host in messages.
     hosts: Vec<String>,
-    /// Hosts with their ranks.
-    map: Vec<(String, Vec<usize>)>,
-    server: Server,
+    /// Index of each rank's host among those of the options.
+    homes: Vec<usize>,
+    /// Worlds, in order of their first processes.
+    worlds: Vec<World>,
+    /// Requests to spawn that are not whole yet, by the rank that makes them.
+    requests: HashMap<u32, SpawnRequest>,
+    sender: SyncSender<RunEvent>,
     events: Receiver<RunEvent>,
     outputs: Outputs,
     left: usize,
@@ -66,8 +80,8 @@ pub(crate) struct Run {
     ending: Option<Instant>,
     /// Time since which all ranks should be dead.
     killed: Option<Instant>,
-    /// Gateways and their addresses, empty before they serve.
-    gateways: Vec<(StartedGateway, Vec<SocketAddr>)>,
+    /// Gateways, the first process of the world of each, and their addresses, empty before they serve.
+    gateways: Vec<(StartedGateway, u32, Vec<SocketAddr>)>,
     /// Permits to the thread that reads our input.
     permits: Sender<()>,
     /// Ranks that get our input.
@@ -103,89 +117,107 @@ impl Run {
     /// # Errors
     /// Fails if an agent cannot be started, or a file of the user cannot be opened, with one line.
     pub fn start(options: &Options) -> Result<Self, String> {
-        let connect_timeout = settings::CONNECT_TIMEOUT.number();
-        let connect_timeout = connect_timeout.map_err(|error| error.to_string())?;
-        let secret = Secret::random().map_err(|error| format!("random numbers: {error}"))?;
-        let name = format!("canele_{}", &hex::encode(random()?)[..16]);
-        let job = boot::job_number(&secret, &name);
-        let tree = Tree::of(options, &LaunchContext::new(options, connect_timeout)?, job);
-        let recording = Recording::of(options)?;
-        let trace = Trace::of(options, &tree.nodes, &tree.hosts)?;
-        let profile = Profile::of(options, &tree.nodes, &tree.hosts);
+        let mut run = Self::empty(options.clone())?;
+        let name = WorldName::draw()?;
+        let world = TreeWorld { job: name.job(), ..TreeWorld::default() };
+        let tree = Tree::of(options, &run.here, &world);
+        run.recording = Recording::of(options)?;
+        run.trace = Trace::of(options, &tree.nodes, &tree.hosts)?;
+        run.profile = Profile::of(options, &tree.nodes, &tree.hosts);
         if let Some(placing) = options.placing.as_ref().filter(|_| options.verbose) {
             placing.summary.iter().for_each(|line| tell!("mpiexec: {line}"));
         }
-        let (sender, events) = mpsc::sync_channel(EVENTS_MAX);
-        let mut nodes: Vec<Node> = Vec::new();
-        for (index, branch) in tree.branches.iter().enumerate() {
-            let events = sender.clone();
-            // The loop may have ended already.
-            let report = move |report| events.send(RunEvent::From(index, report)).is_ok();
-            nodes.push(Node::start(branch, Some(&secret), report)?);
+        let universe_size = options.universe_size();
+        let server = world::server(&name, options, &tree, Values::new(), universe_size);
+        let nodes = tree.nodes.clone();
+        run.homes = options.placement();
+        run.add_world(server, Birth::Done, &tree.hosts);
+        run.start_world(tree, &name.secret)?;
+        run.listen();
+        if !run.readers.is_empty() {
+            let pieces = run.sender.clone();
+            run.permits = input::read(move |piece| pieces.send(RunEvent::Input(piece)).is_ok())?;
         }
-        let Tree { branch_of_rank: node_of_rank, hosts, nodes: homes, gateways, .. } = tree;
-        let questions = sender.clone();
-        jobs::listen(move |question, asker| {
-            questions.send(RunEvent::Asked(question, asker)).is_ok()
-        });
-        let readers: Vec<u32> =
-            (0..homes.len() as u32).filter(|rank| options.input.has(*rank)).collect();
-        let permits = match readers.is_empty() {
-            true => mpsc::channel().0,
-            false => input::read(move |piece| sender.send(RunEvent::Input(piece)).is_ok())?,
-        };
-        let map = rank_map(&hosts, &homes);
         if options.prints_map {
-            system::print(
-                &map.iter()
-                    .map(|(host, ranks)| format!("({host}:{})\n", joined(ranks)))
-                    .collect::<String>(),
-            );
+            let map = rank_map(&run.hosts, &nodes);
+            let lines = map.iter().map(|(host, ranks)| format!("({host}:{})\n", joined(ranks)));
+            system::print(&lines.collect::<String>());
         }
-        let places = Places { hosts: hosts.clone(), nodes: homes.clone() };
-        let mut values = HashMap::new();
-        values.insert("PMI_process_mapping".to_owned(), mapping(&homes));
-        let programs = (0u32..).zip(&options.programs);
-        let programs =
-            programs.flat_map(|(number, one)| vec![number; one.ranks as usize]).collect();
+        run.compare_clocks();
+        Ok(run)
+    }
+
+    /// Serves a process that was started without `mpiexec`, on our standard input: it is the first world, and starts
+    /// others.
+    ///
+    /// # Errors
+    /// This installation is incomplete, or the system lacks a resource, with one line.
+    pub fn serve_singleton(mut options: Options) -> Result<Self, String> {
+        options.input = InputRanks::Listed(Vec::new());
+        let mut run = Self::empty(options)?;
+        let name = WorldName::draw()?.name;
+        let server = Server::new(name, vec![0], run.options.universe_size(), Values::new());
+        let host = run.here.host.clone();
+        // It takes the first slot.
+        run.homes = vec![0];
+        run.add_world(server, Birth::Done, &[host]);
+        let requests = run.sender.clone();
+        run.singleton =
+            Some(Singleton::serve(move |event| requests.send(RunEvent::Singleton(event)).is_ok())?);
+        run.listen();
+        Ok(run)
+    }
+
+    /// Returns a run without ranks.
+    fn empty(options: Options) -> Result<Self, String> {
+        let connect_timeout = settings::CONNECT_TIMEOUT.number();
+        let connect_timeout = connect_timeout.map_err(|error| error.to_string())?;
+        let here = LaunchContext::new(&options, connect_timeout)?;
+        let (sender, events) = mpsc::sync_channel(EVENTS_MAX);
         let started = Instant::now();
-        let mut run = Self {
-            nodes,
-            node_of_rank,
-            hosts,
-            map,
-            server: Server::new(name, programs, options.universe_size(), values),
+        Ok(Self {
+            here,
+            nodes: Vec::new(),
+            node_of_rank: Vec::new(),
+            singleton: None,
+            hosts: Vec::new(),
+            homes: Vec::new(),
+            worlds: Vec::new(),
+            requests: HashMap::new(),
+            sender,
             events,
-            outputs: Outputs::new(
-                options.label.clone(),
-                places,
-                OutputFiles::new(options.files.clone()),
-            ),
-            left: homes.len(),
-            ended: vec![false; homes.len()],
-            aborting: vec![false; homes.len()],
+            outputs: Outputs::new(options.label.clone(), OutputFiles::new(options.files.clone())),
+            left: 0,
+            ended: Vec::new(),
+            aborting: Vec::new(),
             code: 0,
             explained: false,
             missing: None,
             ending: None,
             killed: None,
-            gateways: gateways.into_iter().map(|gateway| (gateway, Vec::new())).collect(),
-            permits,
-            readers,
+            gateways: Vec::new(),
+            permits: mpsc::channel().0,
+            readers: (0..options.size()).filter(|rank| options.input.has(*rank)).collect(),
             untaken: 0,
             started,
             connect_timeout_s: connect_timeout,
             deadline: options.timeout_s.map(|seconds| started + Duration::from_secs(seconds)),
             recovers: options.recovers,
-            codes: options.prints_codes.then(|| vec![0; homes.len()]),
-            recording,
-            trace,
-            profile,
+            codes: options.prints_codes.then(Vec::new),
+            recording: None,
+            trace: None,
+            profile: None,
             reporting: Reporting::new(options.command()),
-        };
-        run.share_values();
-        run.compare_clocks();
-        Ok(run)
+            options,
+        })
+    }
+
+    /// Begins to answer questions of other processes.
+    fn listen(&self) {
+        let questions = self.sender.clone();
+        jobs::listen(move |question, asker| {
+            questions.send(RunEvent::Asked(question, asker)).is_ok()
+        });
     }
 
     /// Runs until the last rank has ended. Returns the job's exit code.
@@ -197,7 +229,7 @@ impl Run {
                 Ok(RunEvent::From(node, Report::Closed)) => self.handle_lost_agent(node),
                 Ok(RunEvent::From(node, Report::Foreign(said))) => {
                     let text = self.nodes[node].stranger_text(&said);
-                    self.give_up(&self.nodes[node].ranks.clone(), &text);
+                    self.give_up(&self.nodes[node].ranks(), &text);
                 }
                 Ok(RunEvent::Input(piece)) => {
                     self.untaken = self.readers.len();
@@ -205,6 +237,8 @@ impl Run {
                     readers.for_each(|&rank| self.send(rank, MessageKind::Input, piece.clone()));
                 }
                 Ok(RunEvent::Asked(question, asker)) => self.answer(question, asker),
+                Ok(RunEvent::Singleton(Some(request))) => self.handle_request(0, &request),
+                Ok(RunEvent::Singleton(None)) => self.handle_end(0, Singleton::ended()),
                 Err(RecvTimeoutError::Timeout) => self.outputs.flush_prompts(),
                 Err(RecvTimeoutError::Disconnected) => break,
             }
@@ -225,7 +259,8 @@ impl Run {
         self.nodes.iter_mut().for_each(Node::hang_up);
         self.nodes.iter_mut().for_each(Node::close);
         let has_failed = self.code != 0;
-        let recorded = self.recording.take().map(|it| it.finish(&self.server, has_failed));
+        let server = &self.worlds[0].server;
+        let recorded = self.recording.take().map(|it| it.finish(server, has_failed));
         let traced = self.trace.take().map(Trace::finish);
         let profiled = self.profile.take().map(Profile::finish);
         let written = recorded.into_iter().chain(traced).chain(profiled);
@@ -251,7 +286,8 @@ impl Run {
             MessageKind::Hello => self.handle_hello(node, &body),
             MessageKind::Output => self.outputs.print(rank, OutputStream::Output, &body),
             MessageKind::Error => self.outputs.print(rank, OutputStream::Error, &body),
-            MessageKind::PmiRequest => self.serve(rank, &String::from_utf8_lossy(&body)),
+            MessageKind::PmiRequest => self.handle_request(rank, &body),
+            MessageKind::Started => self.note_started(rank),
             MessageKind::PmiNotice => self.handle_notice(rank, &String::from_utf8_lossy(&body)),
             MessageKind::Exit => {
                 if let Ok(ended) = serde_json::from_slice(&body) {
@@ -308,14 +344,21 @@ impl Run {
             | MessageKind::Probe
             | MessageKind::Probed
             | MessageKind::HostState
-            | MessageKind::Allocation => {}
+            | MessageKind::Allocation
+            | MessageKind::WorldEnded => {}
         }
     }
 
     /// Prints the exit codes of all ranks by their hosts, as Hydra does.
     fn print_codes(&self) {
         let Some(codes) = &self.codes else { return };
-        for (host, ranks) in &self.map {
+        let mut numbers = HashMap::new();
+        let mut number = |host| {
+            let next = numbers.len();
+            *numbers.entry(host).or_insert(next)
+        };
+        let nodes: Vec<usize> = self.hosts.iter().map(&mut number).collect();
+        for (host, ranks) in rank_map(&self.hosts, &nodes) {
             let codes: Vec<u8> = ranks.iter().map(|rank| codes[*rank]).collect();
             system::print(&format!("Exit codes: [{host}] {}\n", joined(&codes)));
         }
@@ -323,13 +366,17 @@ impl Run {
 
     fn handle_hello(&mut self, node: usize, version: &[u8]) {
         if let Err(text) = self.nodes[node].handle_hello(version) {
-            self.give_up(&self.nodes[node].ranks.clone(), &text);
+            self.give_up(&self.nodes[node].ranks(), &text);
         }
     }
 
-    fn serve(&mut self, rank: u32, line: &str) {
-        let action = self.server.handle(rank, line);
-        self.perform(rank, action);
+    fn handle_request(&mut self, process: u32, request: &[u8]) {
+        if pmi::has_many_lines(request) {
+            return self.handle_spawn(process, request);
+        }
+        let (world, rank) = self.world_of(process);
+        let action = self.worlds[world].server.handle(rank, &String::from_utf8_lossy(request));
+        self.perform(process, action);
     }
 
     /// Asks an agent on each host for its clock, if the job is traced.
@@ -380,7 +427,8 @@ impl Run {
                 Ok(
                     RunEvent::From(_, Report::Foreign(_))
                     | RunEvent::Input(_)
-                    | RunEvent::Asked(..),
+                    | RunEvent::Asked(..)
+                    | RunEvent::Singleton(_),
                 )
                 | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
@@ -395,17 +443,23 @@ impl Run {
 
     /// Does what a request of a rank requires, or its end.
     fn perform(&mut self, rank: u32, action: PmiAction) {
+        let (world, _) = self.world_of(rank);
+        let first = self.worlds[world].first;
         match action {
             PmiAction::Line(line) => {
                 self.send(rank, MessageKind::PmiAnswer, format!("{line}\n").into())
             }
             PmiAction::Everyone(line) => {
                 // Agents can now answer for all values published before the barrier.
-                self.share_values();
-                self.send_to_all(&Message::new(MessageKind::PmiForAll, 0, format!("{line}\n")));
+                self.share_values(first);
+                let line = format!("{line}\n");
+                if let Some(singleton) = self.singleton.as_ref().filter(|_| first == 0) {
+                    singleton.answer(line.as_bytes());
+                }
+                self.send_to_all(&Message::new(MessageKind::PmiForAll, first, line));
             }
             PmiAction::Wait => self.end_if_waiting_for_ended(),
-            PmiAction::Share => self.share_values(),
+            PmiAction::Share => self.share_values(first),
             PmiAction::Abort(code) => {
                 self.aborting[rank as usize] = true;
                 let cause = match code {
@@ -417,43 +471,50 @@ impl Run {
         }
     }
 
-    /// Notes that a gateway serves. Once all do, the ranks that call them may start.
+    /// Notes that a gateway serves. Once all of its world do, the ranks that call them may start.
     fn note_serving(&mut self, serving: Serving) {
-        let Some((_, addresses)) = self.gateways.get_mut(serving.number) else { return };
+        let Some((_, first, addresses)) = self.gateways.get_mut(serving.number) else { return };
         *addresses = serving.addresses;
-        if self.missing_gateway().is_none() {
-            let body = serde_json::to_vec(&tree::gateway_lists(&self.gateways)).unwrap_or_default();
-            self.send_to_all(&Message::new(MessageKind::Gateways, 0, body));
+        let first = *first;
+        let own = self.gateways.iter().filter(|(_, of, _)| *of == first);
+        if own.clone().all(|(_, _, addresses)| !addresses.is_empty()) {
+            let served = own.map(|(gateway, _, addresses)| (gateway.clone(), addresses.clone()));
+            let lists = tree::gateway_lists(&served.collect::<Vec<_>>());
+            let body = serde_json::to_vec(&lists).unwrap_or_default();
+            self.send_to_all(&Message::new(MessageKind::Gateways, first, body));
         }
     }
 
-    /// Returns the name of a gateway that does not serve yet.
-    fn missing_gateway(&self) -> Option<&str> {
-        let missing_gateway = self.gateways.iter().find(|(_, addresses)| addresses.is_empty());
-        missing_gateway.map(|(gateway, _)| &*gateway.name)
+    /// Returns the name of a gateway that does not serve yet, and the first process of its world.
+    fn missing_gateway(&self) -> Option<(&str, u32)> {
+        let is_needed = |first: u32| self.worlds[self.world_of(first).0].birth != Birth::Failed;
+        let mut gateways = self.gateways.iter();
+        let missing_gateway =
+            gateways.find(|(_, first, addresses)| addresses.is_empty() && is_needed(*first));
+        missing_gateway.map(|(gateway, first, _)| (&*gateway.name, *first))
     }
 
     /// Handles a request that an agent has answered already.
-    fn handle_notice(&mut self, rank: u32, line: &str) {
-        let answer = self.server.handle(rank, line);
+    fn handle_notice(&mut self, process: u32, line: &str) {
+        let (world, rank) = self.world_of(process);
+        let answer = self.worlds[world].server.handle(rank, line);
         if answer == PmiAction::Share {
-            self.share_values();
+            self.share_values(self.worlds[world].first);
         }
         if answer == PmiAction::Line(REFUSED.into()) && !self.explained {
-            let host = &self.hosts[rank as usize];
-            tell!(
-                "mpiexec: rank {rank} on {host}: has published more than a job may; ending the job"
-            );
+            let name = self.name(process);
+            tell!("mpiexec: {name}: has published more than a job may; ending the job");
             self.end(1, Cause::First);
         }
     }
 
-    /// Sends the agents new values that they may answer themselves. Values too long for a message are
-    /// requested by them.
-    fn share_values(&mut self) {
-        let body = serde_json::to_vec(&self.server.take_new()).unwrap_or_default();
+    /// Sends the agents new values of the world with this first process, which they may answer themselves. Values too
+    /// long for a message are requested by them.
+    fn share_values(&mut self, first: u32) {
+        let (world, _) = self.world_of(first);
+        let body = serde_json::to_vec(&self.worlds[world].server.take_new()).unwrap_or_default();
         if body.len() <= BODY_MAX {
-            self.send_to_all(&Message::new(MessageKind::PmiShared, 0, body));
+            self.send_to_all(&Message::new(MessageKind::PmiShared, first, body));
         }
     }
 
@@ -462,6 +523,7 @@ impl Run {
             return;
         }
         self.left -= 1;
+        let (world, rank_there) = self.world_of(rank);
         if let Some(codes) = &mut self.codes {
             codes[rank as usize] = match ended.exit {
                 Exit::Code(code) | Exit::NotStarted(code, _) => code as u8,
@@ -471,19 +533,31 @@ impl Run {
         self.outputs.flush(rank, OutputStream::Output);
         self.outputs.flush(rank, OutputStream::Error);
         let was_started = !matches!(ended.exit, Exit::NotStarted(..));
-        if was_started {
+        if was_started && world == 0 {
             self.recordings().for_each(|recordings| recordings.expect(rank));
+        }
+        let server = &mut self.worlds[world].server;
+        let (is_open, has_joined) = (server.is_open(rank_there), server.has_joined(rank_there));
+        self.note_ended(rank);
+        match (&ended.exit, self.worlds[world].birth) {
+            (_, Birth::Failed) => return,
+            (Exit::NotStarted(_, reason), Birth::Awaited { .. }) => {
+                let text = format!("{}: {reason}", self.name(rank));
+                return self.fail_spawn(world, &text);
+            }
+            (_, Birth::Awaited { .. } | Birth::Done) => {}
         }
         if ended.was_signalled || self.aborting[rank as usize] {
             return;
         }
         let (code, text) = match ended.exit {
-            Exit::Code(0) if self.server.is_open(rank) => {
-                (1, "ended without MPI_Finalize".to_owned())
-            }
+            Exit::Code(0) if is_open => (1, "ended without MPI_Finalize".to_owned()),
             Exit::Code(0) if self.recovers => {
-                let action = self.server.count_out(rank);
+                let action = self.worlds[world].server.count_out(rank_there);
                 return self.perform(rank, action);
+            }
+            Exit::Code(0) if world > 0 && !has_joined => {
+                (1, "ended without MPI_Init, in which the spawning ranks meet it".to_owned())
             }
             Exit::Code(0) => return self.end_if_waiting_for_ended(),
             Exit::Code(code) => {
@@ -498,205 +572,47 @@ impl Run {
             }
             Exit::NotStarted(code, reason) => (exit_code(code), reason),
         };
-        let host = &self.hosts[rank as usize];
+        let name = self.name(rank);
         if self.recovers && was_started && self.ending.is_none() {
-            tell!(
-                "mpiexec: rank {rank} on {host}: {text}; the job goes on (-disable-auto-cleanup)"
-            );
+            tell!("mpiexec: {name}: {text}; the job goes on (-disable-auto-cleanup)");
             if self.code == 0 {
                 self.code = code;
             }
-            let action = self.server.count_out(rank);
+            let action = self.worlds[world].server.count_out(rank_there);
             return self.perform(rank, action);
         }
         if !self.explained {
             let more = if self.left > 0 { "; ending the job" } else { "" };
-            tell!("mpiexec: rank {rank} on {host}: {text}{more}");
+            tell!("mpiexec: {name}: {text}{more}");
         }
         self.end(code, Cause::First);
     }
 
-    /// Ends the job if ranks wait in a barrier that an ended rank cannot reach.
+    /// Ends the job if ranks wait in a barrier that an ended rank of their world cannot reach.
     fn end_if_waiting_for_ended(&mut self) {
-        let ended = self.ended.iter().position(|ended| *ended && !self.recovers);
-        if let (Some(rank), Some(other), None) = (ended, self.server.waiting(), self.ending) {
-            let host = &self.hosts[rank];
-            let (how, what) = match self.server.has_left(rank as u32) {
+        let stuck = self.worlds.iter().find_map(|world| {
+            let other = world.server.waiting().filter(|_| !self.recovers)?;
+            let own = self.ended.iter().skip(world.first as usize).take(world.server.size());
+            let rank = (0u32..).zip(own).find(|(_, ended)| **ended)?.0;
+            Some((world.first + rank, world.server.has_left(rank), world.first + other as u32))
+        });
+        if let (Some((rank, has_left, other)), None) = (stuck, self.ending) {
+            let (how, what) = match has_left {
                 true => ("ended after it had left the job, which", "joins again"),
                 false => ("ended without MPI_Init, in which", "waits for all"),
             };
-            tell!("mpiexec: rank {rank} on {host}: {how} rank {other} {what}; ending the job");
+            let (name, (_, other)) = (self.name(rank), self.world_of(other));
+            tell!("mpiexec: {name}: {how} rank {other} {what}; ending the job");
             self.end(1, Cause::First);
         }
     }
 
-    /// Ends the job; the first failure gives the exit code. If ranks only miss a peer, the peer's end has a
-    /// moment to become known, because a rank's connections break before its parent learns of its end.
-    fn end(&mut self, code: u8, cause: Cause) {
-        match cause {
-            Cause::First => {
-                if !std::mem::replace(&mut self.explained, true) {
-                    self.code = code;
-                }
-                self.begin_to_end();
-            }
-            Cause::Consequence => {
-                if !self.explained && self.missing.is_none() {
-                    self.code = code;
-                    self.missing = Some(Instant::now());
-                }
-            }
-        }
-    }
-
-    fn begin_to_end(&mut self) {
-        if self.ending.is_none() {
-            self.signal_end(SIGTERM);
-        }
-    }
-
-    /// Sends a signal that is to end the job. Ranks that do not end in time are killed.
-    fn signal_end(&mut self, signal: i32) {
-        self.ending = Some(Instant::now());
-        self.signal_all(signal);
-        // Stopped ranks take the signal once they continue.
-        self.signal_all(SIGCONT);
-    }
-
-    fn signal_all(&self, signal: i32) {
-        self.send_to_all(&Message::new(MessageKind::Signal, 0, [signal as u8]));
-    }
-
-    fn send_to_all(&self, message: &Message) {
-        self.nodes.iter().for_each(|node| node.send(message.clone()));
-    }
-
-    fn pass_signal(&mut self, signal: i32) {
-        match signal {
-            SIGUSR1 => {
-                self.print_report();
-                self.send_to_all(&Message::new(MessageKind::SignalTaken, 0, [signal as u8]));
-            }
-            SIGUSR2 | SIGCONT | SIGWINCH => self.signal_all(signal),
-            SIGTSTP => {
-                self.signal_all(signal);
-                // Lets the writers send the signal before this process stops.
-                thread::sleep(TICK);
-                system::stop();
-            }
-            _ if self.ending.is_some() => self.kill(),
-            _ => {
-                self.signal_end(signal);
-                self.code = exit_code(128 + signal);
-                self.explained = true;
-            }
-        }
-    }
-
-    /// Checks time limits: an ending job is killed, and silent agents are given up.
-    fn check_time_limits(&mut self, now: Instant) {
-        if self.missing.is_some_and(|since| now - since > MISSING_GRACE) {
-            self.begin_to_end();
-        }
-        if let Some(since) = self.ending
-            && (now - since > GRACE || !self.has_running())
-            && self.killed.is_none()
-        {
-            self.kill();
-        }
-        self.end_report();
-        if self.deadline.is_some_and(|deadline| now > deadline) && self.ending.is_none() {
-            self.deadline = None;
-            self.report_and_end();
-        }
-        let patience = Duration::from_secs(self.connect_timeout_s);
-        if now - self.started > patience && self.ending.is_none() {
-            let silent = self.nodes.iter().find(|node| !node.has_answered());
-            let silent =
-                silent.map(|node| node.silence_text(self.connect_timeout_s)).or_else(|| {
-                    let seconds = self.connect_timeout_s;
-                    let name = self.missing_gateway()?;
-                    Some(format!("{name} does not serve within {seconds} s"))
-                });
-            if let Some(text) = silent {
-                tell!("mpiexec: {text}; ending the job");
-                self.end(1, Cause::First);
-            }
-        }
-        if let Some(since) = self.killed {
-            // Ranks of a silent node were never started.
-            let silent = self.nodes.iter().filter(|node| !node.has_answered());
-            let ranks: Vec<u32> = silent.flat_map(|node| node.ranks.clone()).collect();
-            self.count_as_ended(&ranks);
-            if now - since > END_TIMEOUT && self.left > 0 {
-                self.give_up_unreported();
-            }
-        }
-    }
-
-    fn kill(&mut self) {
-        self.killed.get_or_insert_with(Instant::now);
-        self.signal_all(SIGKILL);
-    }
-
-    /// Gives up agents that do not report their ranks' end. They may be unreachable; their ranks end with the
-    /// channels.
-    fn give_up_unreported(&mut self) {
-        let left: Vec<u32> =
-            (0u32..).zip(&self.ended).filter(|(_, ended)| !**ended).map(|(rank, _)| rank).collect();
-        let mut hosts: Vec<&str> = left.iter().map(|&rank| &*self.hosts[rank as usize]).collect();
-        hosts.dedup();
-        let hosts = hosts.join(", ");
-        tell!("mpiexec: nothing is heard of the end of {} ranks on {hosts}", left.len());
-        self.expect_no_events(&left);
-        self.count_as_ended(&left);
-    }
-
-    /// Handles the loss of an agent, with all its ranks.
-    fn handle_lost_agent(&mut self, node: usize) {
-        let ranks = self.nodes[node].ranks.clone();
-        if self.has_any(&ranks) || self.missing_gateway().is_some() {
-            let text = self.nodes[node].loss_text();
-            self.give_up(&ranks, &text);
-        }
-        self.expect_no_events(&ranks);
-    }
-
-    /// True if ranks of an agent that has answered may run. Those of others were never started.
-    fn has_running(&self) -> bool {
-        self.nodes.iter().any(|node| node.has_answered() && self.has_any(&node.ranks))
-    }
-
-    fn has_any(&self, ranks: &[u32]) -> bool {
-        ranks.iter().any(|&rank| self.ended.get(rank as usize) == Some(&false))
-    }
-
-    /// Ends the job because these ranks are lost, unless all have ended. While gateways are awaited, the loss
-    /// of any agent or gateway ends the job.
-    fn give_up(&mut self, ranks: &[u32], text: &str) {
-        self.expect_no_events(ranks);
-        if !self.has_any(ranks) && self.missing_gateway().is_none() {
-            return;
-        }
-        if !self.explained {
-            tell!("mpiexec: {text}");
-        }
-        self.count_as_ended(ranks);
-        self.end(1, Cause::First);
-    }
-
-    /// Counts ranks as ended that cannot report their end.
-    fn count_as_ended(&mut self, ranks: &[u32]) {
-        for &rank in ranks {
-            if self.ended.get(rank as usize) == Some(&false) {
-                self.ended[rank as usize] = true;
-                self.left -= 1;
-            }
-        }
-    }
-
     fn send(&self, rank: u32, kind: MessageKind, body: Vec<u8>) {
-        self.nodes[self.node_of_rank[rank as usize]].send(Message::new(kind, rank, body));
+        match (self.node_of_rank[rank as usize], &self.singleton) {
+            (Some(node), _) => self.nodes[node].send(Message::new(kind, rank, body)),
+            (None, Some(singleton)) if rank == 0 => singleton.answer(&body),
+            (None, _) => {}
+        }
     }
 }
 
@@ -709,12 +625,6 @@ fn exit_code(code: i32) -> u8 {
 
 /// Exit code for output that nobody reads, as a shell reports SIGPIPE.
 const UNREAD: u8 = 128 + SIGPIPE as u8;
-/// Time that ranks have to end themselves before they are killed: enough to save a small state.
-const GRACE: Duration = Duration::from_secs(3);
-/// Time within which the end of killed ranks must be reported.
-const END_TIMEOUT: Duration = Duration::from_secs(5);
-/// Time within which the end of a missed rank must become known.
-const MISSING_GRACE: Duration = Duration::from_millis(250);
 /// Time in which nothing may come of the recordings of ended ranks before they are given up.
 const TRACE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time in which agents must answer how late it is.

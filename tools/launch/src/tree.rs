@@ -18,6 +18,23 @@ use crate::launcher::Launcher;
 use crate::options::{Inherited, Options, Program};
 use crate::trace;
 
+/// The world whose ranks a tree starts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TreeWorld {
+    /// Number of its job, by which gateways know it.
+    pub job: u64,
+    /// Its first process.
+    pub first: u32,
+    /// True if ranks of another world spawn it.
+    pub is_spawned: bool,
+    /// Host of the agent that leads to the other hosts of a site, as in messages, by the name of the site.
+    pub leaders: HashMap<String, String>,
+    /// Number of gateways that were started before.
+    pub gateways: usize,
+    /// Number of ranks of other worlds on each host; none where the list ends.
+    pub others: Vec<u32>,
+}
+
 /// Agents and gateways to start, and the places of the ranks.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Tree {
@@ -44,14 +61,14 @@ pub(crate) struct StartedGateway {
 }
 
 impl Tree {
-    /// Builds the tree for a run of the job with this number.
-    pub fn of(options: &Options, here: &LaunchContext, job: u64) -> Self {
+    /// Builds the tree of a world.
+    pub fn of(options: &Options, here: &LaunchContext, world: &TreeWorld) -> Self {
         let placement = options.placement();
         let sites = sites_of(options);
         let size = placement.len() as u32;
         let local = [("localhost".to_owned(), None)];
         let hosts = if options.hosts.is_empty() { &local[..] } else { &options.hosts };
-        let mut ranks = ranks_of(options, here, &placement, hosts, &sites);
+        let mut ranks = ranks_of(options, here, world, &placement, &sites);
         let mut tree = Self {
             branches: Vec::new(),
             gateways: Vec::new(),
@@ -68,8 +85,10 @@ impl Tree {
         for (index, (host, _)) in hosts.iter().enumerate() {
             let mine = ranks.remove(&index).unwrap_or_default();
             let site = sites.get(index).copied().flatten();
-            let is_child = site.is_some() && site == last_site;
             let name = site.map_or(host.clone(), |site| name_of(host, site));
+            let leader = site.and_then(|site| world.leaders.get(&site.name));
+            let is_leader = leader.is_some_and(|leader| *leader == name);
+            let is_child = site.is_some() && (site == last_site || leader.is_some());
             let used_site = site.filter(|site| used.contains(&site.name.as_str()));
             let mut gateways = Vec::new();
             if let (Some(grid), Some(site)) = (&options.grid, used_site) {
@@ -77,7 +96,8 @@ impl Tree {
                     let name = format!("the gateway on host {name}");
                     let started =
                         StartedGateway { name, site: site.name.clone(), gateway: gateway.clone() };
-                    let mut start = started.start(tree.gateways.len(), grid, site, job);
+                    let number = world.gateways + tree.gateways.len();
+                    let mut start = started.start(number, grid, site, world.job);
                     start.arguments.extend(options.verbose.then(|| "--account".to_owned()));
                     gateways.push(start);
                     tree.gateways.push(started);
@@ -86,39 +106,43 @@ impl Tree {
             if mine.is_empty() && gateways.is_empty() {
                 continue;
             }
+            let start_of = |ranks| Start {
+                first: world.first,
+                size,
+                is_spawned: world.is_spawned,
+                patience_s: here.patience_s,
+                ranks,
+                ..Start::default()
+            };
+            if let Some(leader) = leader.filter(|_| site != last_site) {
+                let start = start_of(Vec::new());
+                tree.branches.push(Branch { host: leader.clone(), command: Vec::new(), start });
+            }
             for one in &mine {
-                let rank = one.rank as usize;
+                let rank = (one.rank - world.first) as usize;
                 tree.branch_of_rank[rank] = tree.branches.len() - usize::from(is_child);
                 tree.nodes[rank] = nodes;
                 tree.hosts[rank].clone_from(&name);
             }
             nodes += usize::from(!mine.is_empty());
-            let patience_s = here.patience_s;
             let awaits = site.filter(|site| !site.gateways.is_empty());
             let awaits = awaits.map(|site| site.name.clone());
-            let branches = Vec::new();
             let trace_bytes = options.trace.as_ref().map(|_| trace::room(placement.len()));
             let has_profile = options.profile.is_some();
-            let start = Start {
-                size,
-                ranks: mine,
-                branches,
-                patience_s,
-                gateways,
-                awaits,
-                trace_bytes,
-                has_profile,
-                status: None,
-                allocation: None,
-            };
+            let start = Start { gateways, awaits, trace_bytes, has_profile, ..start_of(mine) };
+            last_site = site;
             let launcher = launcher(host, site, is_child, options, here);
             let agent = agent(site, &launcher, options, here);
-            let branch = Branch { host: name, command: launcher.command(host, &agent), start };
+            let branch =
+                |start| Branch { command: launcher.command(host, &agent), host: name, start };
             match tree.branches.last_mut().filter(|_| is_child) {
-                Some(first) => first.start.branches.push(branch),
-                None => tree.branches.push(branch),
+                Some(first) if is_leader => {
+                    let branches = std::mem::take(&mut first.start.branches);
+                    first.start = Start { branches, ..start };
+                }
+                Some(first) => first.start.branches.push(branch(start)),
+                None => tree.branches.push(branch(start)),
             }
-            last_site = site;
         }
         tree
     }
@@ -271,17 +295,19 @@ fn of_prefix(prefix: &str, environment: &[(String, String)]) -> [(String, String
 fn ranks_of(
     options: &Options,
     here: &LaunchContext,
+    world: &TreeWorld,
     placement: &[usize],
-    hosts: &[(String, Option<u32>)],
     sites: &[Option<&Site>],
 ) -> HashMap<usize, Vec<RankStart>> {
+    let names: Vec<&str> = options.host_names().collect();
     let programs = options.programs.iter().flat_map(|one| vec![one; one.ranks as usize]);
+    let bound = |to| CoreBinding { to, order: options.mapping.order, position: 0, ranks: 0 };
     let mut on_hosts: HashMap<usize, Vec<RankStart>> = HashMap::new();
-    for ((rank, &host), program) in (0u32..).zip(placement).zip(programs) {
+    for ((rank, &host), program) in (world.first..).zip(placement).zip(programs) {
         let site = sites.get(host).copied().flatten();
         let mut environment = inherited(options, program, here);
         if let Some(prefix) = &options.prefix
-            && launcher(&hosts[host].0, site, false, options, here) != Launcher::Fork
+            && launcher(names[host], site, false, options, here) != Launcher::Fork
         {
             environment.extend(of_prefix(prefix, &environment));
         }
@@ -311,16 +337,17 @@ fn ranks_of(
             inherit: without.is_some(),
             without: without.unwrap_or_default(),
             has_input: options.input.has(rank),
-            bound: None,
+            bound: program.binding.clone().or_else(|| options.binding()).map(bound),
             reports_binding: options.reports_bindings,
         });
     }
-    for ranks in on_hosts.values_mut() {
+    for (host, ranks) in &mut on_hosts {
         let (count, of) = (ranks.len().to_string(), ranks.len() as u32);
+        let others = world.others.get(*host).copied().unwrap_or(0);
         for (position, one) in ranks.iter_mut().enumerate() {
-            let (order, position_of) = (options.mapping.order, position as u32);
-            let bound = |to| CoreBinding { to, order, position: position_of, ranks: of };
-            one.bound = options.binding().map(bound);
+            if let Some(bound) = &mut one.bound {
+                (bound.position, bound.ranks) = (others + position as u32, others + of);
+            }
             one.environment.push(("MPI_LOCALNRANKS".into(), count.clone()));
             one.environment.push(("MPI_LOCALRANKID".into(), position.to_string()));
         }
@@ -359,7 +386,7 @@ mod tests {
         if !grid.is_empty() {
             options.take_grid(Grid::parse(grid, "g").unwrap());
         }
-        Tree::of(&options, &here(), 7)
+        Tree::of(&options, &here(), &TreeWorld { job: 7, ..TreeWorld::default() })
     }
 
     fn shape(branches: &[Branch]) -> Vec<(&str, Vec<u32>, usize)> {
@@ -475,6 +502,26 @@ mod tests {
         let lists = gateway_lists(&all.gateways.into_iter().zip(got).collect::<Vec<_>>());
         assert_eq!(lists["n"], "10.1.0.2:7=192.0.2.2:9");
         assert_eq!(lists["s"], "10.2.0.3:81");
+    }
+
+    #[test]
+    fn spawned_ranks_are_reached_through_the_agents_that_run() {
+        let mut options = options("-n 3 x");
+        options.take_grid(Grid::parse(GRID, "g").unwrap());
+        let leaders = [("s".to_owned(), "c of site s".to_owned())].into();
+        let world = TreeWorld { first: 7, is_spawned: true, leaders, ..TreeWorld::default() };
+        // Ranks go to host d only, then to c and d.
+        for (homes, led, own) in [([3, 3, 3], 3, vec![]), ([2, 3, 2], 1, vec![7, 9])] {
+            let (homes, summary) = (homes.to_vec(), Vec::new());
+            options.placing = Some(crate::placing::Placing { homes, summary });
+            let tree = Tree::of(&options, &here(), &world);
+            assert_eq!(shape(&tree.branches), [("c of site s", own, 1)]);
+            let [child] = &tree.branches[0].start.branches[..] else { panic!("{tree:?}") };
+            assert_eq!((child.host.as_str(), child.start.ranks.len()), ("d of site s", led));
+            assert_eq!(child.command, ["go", "d", "--", "/there/agent"]);
+            assert!(child.start.is_spawned && tree.branches[0].start.first == 7);
+            assert_eq!(tree.branch_of_rank, [0; 3]);
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 /// Kinds of universe sizes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Universe {
-    /// The number of ranks.
+    /// The number of ranks, or the slots of the hosts if these are more.
     #[default]
     Ranks,
     /// All slots of the hosts.

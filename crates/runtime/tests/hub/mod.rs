@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex};
 
-use boot::{BootError, Job, Launcher, NodePlace};
+use boot::{BootError, Job, Launcher, NodePlace, SpawnRequest};
 use zeroize::Zeroizing;
 
 /// The launcher of one job.
@@ -70,6 +70,10 @@ impl Launcher for Client {
 
     fn get_served(&mut self, key: &str) -> Result<Option<Zeroizing<String>>, BootError> {
         self.get(0, key)
+    }
+
+    fn spawn(&mut self, _request: &SpawnRequest) -> Result<(), BootError> {
+        Err(BootError::NoSpawn { launcher: "the hub" })
     }
 
     fn barrier(&mut self) -> Result<(), BootError> {

@@ -31,7 +31,7 @@ pub(super) const FLAGS: &[Flag] = &[
         names: &["prepend-pattern"],
         aliases: &[],
         values: "PATTERN",
-        help: "label lines; %r is the rank, %h the host, %p the number of the host, %g 0",
+        help: "label lines; %r: rank, %h: host, %p: number of the host, %g: number of the world",
         effect: Effect::Take(|reading, given| {
             reading.options.label = Some(label(given)?);
             Ok(())

@@ -99,7 +99,7 @@ pub(super) const FLAGS: &[Flag] = &[
         names: &["usize"],
         aliases: &[],
         values: "SIZE",
-        help: "universe size: SYSTEM (all slots), INFINITE, or {limits} (default: ranks)",
+        help: "universe: SYSTEM (slots), INFINITE or {limits} (default: ranks or slots)",
         effect: Effect::Take(|reading, given| {
             reading.options.universe = match given.value() {
                 "SYSTEM" => Universe::Slots,

@@ -1,5 +1,6 @@
 //! Reports on a job that runs: who asks for one, and how the ranks' answers become one.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -46,7 +47,7 @@ impl Run {
         JobFacts {
             job: std::process::id(),
             ranks: self.ended.len(),
-            hosts: self.map.len(),
+            hosts: self.hosts.iter().collect::<BTreeSet<_>>().len(),
             seconds: self.started.elapsed().as_secs(),
             command: self.reporting.command.clone(),
         }
@@ -86,20 +87,18 @@ impl Run {
     /// Ends the report once all ranks within MPI have answered, or the time for it is over.
     pub(super) fn end_report(&mut self) {
         let Some(since) = self.reporting.since else { return };
-        let is_awaited = |rank: u32| {
-            let is_in_mpi = !self.ended[rank as usize] && self.server.is_open(rank);
-            is_in_mpi && !self.reporting.answers.contains_key(&rank)
+        let is_awaited = |process: u32| {
+            let (world, rank) = self.world_of(process);
+            let is_running = !self.ended[process as usize];
+            let is_in_mpi = is_running && self.worlds[world].server.is_open(rank);
+            is_in_mpi && !self.reporting.answers.contains_key(&process)
         };
         let has_all = !(0..self.ended.len() as u32).any(is_awaited);
         if !has_all && since.elapsed() < REPORT_TIMEOUT {
             return;
         }
         self.reporting.since = None;
-        let views: Vec<RankView> = (0u32..)
-            .zip(&self.ended)
-            .map(|(rank, has_ended)| RankView::of(*has_ended, self.reporting.answers.get(&rank)))
-            .collect();
-        let text = hang::text(&views, &self.hosts);
+        let text = self.report_text();
         for (question, mut asker) in std::mem::take(&mut self.reporting.askers) {
             let _ = match question {
                 Question::Facts | Question::Report => asker.write_all(text.as_bytes()),
@@ -117,6 +116,27 @@ impl Run {
         for (question, asker) in std::mem::take(&mut self.reporting.next) {
             self.answer(question, asker);
         }
+    }
+
+    /// Returns the report on each world in which ranks are left.
+    fn report_text(&self) -> String {
+        let mut text = String::new();
+        for (number, world) in self.worlds.iter().enumerate() {
+            if number > 0 && world.left == 0 {
+                continue;
+            }
+            let (first, size) = (world.first as usize, world.server.size());
+            let answer = |process| self.reporting.answers.get(&process);
+            let views: Vec<RankView> = (world.first..)
+                .zip(&self.ended[first..first + size])
+                .map(|(process, has_ended)| RankView::of(*has_ended, answer(process)))
+                .collect();
+            if number > 0 {
+                text += &format!("ranks of spawned world {number}:\n");
+            }
+            text += &hang::text(&views, &self.hosts[first..first + size]);
+        }
+        text
     }
 
     /// Returns the answer about the load of all ranks.
