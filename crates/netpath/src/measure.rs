@@ -301,6 +301,14 @@ pub fn open_receive_window(socket: &impl AsFd) {
     }
 }
 
+/// Bytes that the kernel holds of a connection: unacknowledged or unsent (`SIOCOUTQ`). 0 if it does not tell.
+pub fn bytes_in_flight(socket: &impl AsFd) -> u64 {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the kernel writes one integer.
+    let answer = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::TIOCOUTQ, &mut bytes) };
+    if answer == 0 { u64::try_from(bytes).unwrap_or(0) } else { 0 }
+}
+
 /// Sets a socket option to a number.
 ///
 /// # Errors

@@ -22,6 +22,7 @@ mod open;
 mod reopening_tests;
 #[cfg(test)]
 mod send_budget_tests;
+mod shared_paths;
 mod stream;
 
 use std::collections::VecDeque;
@@ -51,6 +52,7 @@ use wire::{Capabilities, FIRST_CREDIT_BYTES, Frame, PeerId, ProcessId};
 use crate::handshake::PendingConnection;
 use crate::hot_socket::HotSocket;
 use crate::open::Open;
+use crate::shared_paths::SharedPaths;
 use crate::stream::FRAME_MAX;
 
 /// Configuration of the rail.
@@ -122,6 +124,8 @@ pub struct TcpRail {
     unread: Vec<u64>,
     /// Open links that refused a frame although they have room.
     deferred: Vec<u64>,
+    /// Paths to distant networks, and the links that share each.
+    paths: SharedPaths,
     /// Open links watched for qdisc drops, and the time of the next look.
     qdisc_drops: QdiscDrops,
     next_drop_look: Duration,
@@ -245,6 +249,7 @@ impl TcpRail {
             hot_socket: HotSocket::default(),
             unread: Vec::new(),
             deferred: Vec::new(),
+            paths: SharedPaths::default(),
             qdisc_drops,
             next_drop_look: Duration::ZERO,
             unfinished: 0,
@@ -267,6 +272,7 @@ impl TcpRail {
     /// Polls the sockets until a link has ended: what follows waits until the caller has handled the end.
     fn poll_sockets(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> bool {
         let mut moved = !self.deferred.is_empty() && self.invite_deferred(sink);
+        moved |= self.paths.limits_any() && self.invite_held(sink);
         let mut newcomers = std::mem::take(&mut self.newcomers).into_iter();
         while self.ended.is_empty()
             && let Some(key) = newcomers.next()
@@ -448,11 +454,17 @@ impl Rail for TcpRail {
     fn post(&mut self, peer: PeerId, frame: &Frame) -> Post {
         let _uncancelled = Uncancelled::begin();
         let Some(key) = self.links.open_key(peer) else { return Post::Full };
+        if frame.len() >= LONG_FRAME && self.holds(key) {
+            return Post::Full;
+        }
         let Some(Socket::Open(open)) = self.sockets.get_mut(&key) else { return Post::Full };
         match open.stream.post(frame, self.polls) {
             Ok(post) => {
                 let mut is_new = false;
                 if frame.len() >= LONG_FRAME {
+                    if let Some(path) = open.path.filter(|_| post != Post::Full) {
+                        self.paths.note_sent(path, frame.len());
+                    }
                     open.begin_probe(&self.knowledge, false);
                     // A link already watched is looked at in time.
                     is_new = open.drop_watch.begin();
@@ -535,7 +547,8 @@ impl Rail for TcpRail {
     }
 
     fn is_at_rest(&self) -> bool {
-        self.writing == 0 && self.deferred.is_empty() && self.unfinished == 0
+        let has_room = self.deferred.is_empty() && !self.paths.limits_any();
+        self.writing == 0 && has_room && self.unfinished == 0
     }
 }
 

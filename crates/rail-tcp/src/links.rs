@@ -1,16 +1,19 @@
 //! The open links of the rail: reading, writing and closing their connections.
 
+use std::net::TcpStream;
 use std::time::Duration;
 
 use auth::Channel;
 use connect::Agreed;
-use netpath::{DropWatch, Pacing, RelayInfo, path_probe};
+use netpath::{DropWatch, LONG_FRAME, Pacing, RelayInfo, path_probe};
 use rail::{Event, Fault};
+use rustc_hash::FxHashMap;
 use rustix::event::epoll;
 use tracing::debug;
 use wire::PeerId;
 
 use crate::open::Open;
+use crate::shared_paths::Prefix;
 use crate::stream::{Arrival, FrameStream, Received};
 use crate::{CAPABILITIES, MEASURED_AT_ONCE, PADDING_OF_ALL, SHORT_LIFE, Socket, TcpRail};
 
@@ -43,6 +46,13 @@ impl TcpRail {
                 (pacing.is_wan, cost.map(|cost| cost.round_trip_ns() / 1000));
             debug!(peer = peer.0, %here, %there, is_wan, round_trip_us, "TCP: is connected");
         }
+        // The path behind a gateway is the gateway's.
+        let is_long = pacing.is_wan && relay_info.round_trip.is_zero();
+        let path = channel.socket.peer_addr().ok().filter(|_| is_long).map(Prefix::of);
+        if let Some(path) = path {
+            let held = cost.map_or(0, |cost| cost.bytes_within(cost.round_trip_ns()));
+            self.paths.add(path, key, held);
+        }
         let stream = FrameStream::new(channel);
         if pacing.is_wan {
             self.next_path_probe =
@@ -55,6 +65,7 @@ impl TcpRail {
             pacing,
             since,
             drop_watch: DropWatch::default(),
+            path,
             is_backlogged,
             wants_write,
         };
@@ -98,14 +109,22 @@ impl TcpRail {
             Received::Nothing => return false,
             Received::Bytes => {
                 self.hot_socket.note_read(key);
+                let mut long_bytes = 0;
                 let mut show = |arrival: Arrival<'_>| match arrival {
-                    Arrival::Frame(bytes) => sink(Event::Frame { peer, bytes }),
+                    Arrival::Frame(bytes) => {
+                        long_bytes += if bytes.len() < LONG_FRAME { 0 } else { bytes.len() as u64 };
+                        sink(Event::Frame { peer, bytes });
+                    }
                     Arrival::Begun { bytes, len, taken } => {
+                        long_bytes += len as u64;
                         sink(Event::Begun { peer, bytes, len, taken });
                     }
                 };
                 match open.stream.deliver(&mut show) {
                     Ok(_) => {
+                        if let Some(path) = open.path.filter(|_| long_bytes > 0) {
+                            self.paths.note_received(path, long_bytes);
+                        }
                         // The peer measures its direction; only this side can measure the other.
                         if std::mem::take(&mut open.stream.padded)
                             && open.begin_probe(&self.knowledge, false)
@@ -189,6 +208,9 @@ impl TcpRail {
     pub(super) fn forget(&mut self, key: u64) -> Option<PeerId> {
         let Some(Socket::Open(mut open)) = self.sockets.remove(&key) else { return None };
         open.keep(&self.knowledge);
+        if let Some(path) = open.path {
+            self.paths.remove(path, key);
+        }
         let was_reopened = self.links.generation(open.peer) > 1;
         if open.pacing.is_wan && was_reopened && self.clock.now() - open.since < SHORT_LIFE {
             // Short-lived links indicate that packets of full length are lost silently (RFC 2923, §2.1).
@@ -276,10 +298,42 @@ impl TcpRail {
         moved
     }
 
+    /// True if the window of a link's path holds back a long frame. The link is watched until it is invited.
+    pub(super) fn holds(&mut self, key: u64) -> bool {
+        let Some(Socket::Open(open)) = self.sockets.get(&key) else { return false };
+        let Some(path) = open.path else { return false };
+        let find = |key| connection(&self.sockets, key);
+        if self.paths.admit(path, key, (&find, self.polls)) {
+            return false;
+        }
+        if let Some(Socket::Open(open)) = self.sockets.get_mut(&key) {
+            open.stream.refused = true;
+            if open.drop_watch.begin() {
+                self.qdisc_drops.add(key);
+            }
+        }
+        true
+    }
+
+    /// Reports room on links whose frames the window of a path held back.
+    pub(super) fn invite_held(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> bool {
+        let mut moved = false;
+        let find = |key| connection(&self.sockets, key);
+        for key in self.paths.invite(&find, self.polls) {
+            if let Some(Socket::Open(open)) = self.sockets.get_mut(&key)
+                && open.stream.invite(self.polls)
+            {
+                sink(Event::Room { peer: open.peer });
+                moved = true;
+            }
+        }
+        moved
+    }
+
     /// Looks at links with long frames, and pushes those with a qdisc drop.
     pub(super) fn push_dropped(&mut self, sink: &mut dyn FnMut(Event<'_>)) {
         let now = self.clock.now();
-        let Self { sockets, qdisc_drops, unfinished, .. } = self;
+        let Self { sockets, qdisc_drops, unfinished, paths, .. } = self;
         *unfinished = 0;
         let mut widened = Vec::new();
         qdisc_drops.look(|key| {
@@ -292,10 +346,20 @@ impl TcpRail {
                 sink(Event::Cost { peer: open.peer, cost });
             }
             *unfinished += usize::from(open.is_unfinished());
-            goes_on
+            // The window of its path opens with the ACKs.
+            let is_held = open.path.is_some_and(|path| paths.holds(path, *key));
+            goes_on || is_held && open.drop_watch.begin()
         });
         for key in widened {
             self.watch(key);
         }
+    }
+}
+
+/// Finds the connection of an open link.
+fn connection(sockets: &FxHashMap<u64, Socket>, key: u64) -> Option<&TcpStream> {
+    match sockets.get(&key)? {
+        Socket::Open(open) => Some(&open.stream.channel.socket),
+        Socket::PendingConnection(_) => None,
     }
 }

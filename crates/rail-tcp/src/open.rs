@@ -6,6 +6,7 @@ use cost::Cost;
 use netpath::{DropWatch, Knowledge, Pacing};
 use wire::PeerId;
 
+use crate::shared_paths::Prefix;
 use crate::stream::FrameStream;
 
 /// One end of an open link.
@@ -16,6 +17,8 @@ pub(super) struct Open {
     /// Time of opening, on the rail's clock.
     pub since: Duration,
     pub drop_watch: DropWatch,
+    /// Distant network to which the link leads.
+    pub path: Option<Prefix>,
     pub is_backlogged: bool,
     pub wants_write: bool,
 }

@@ -12,6 +12,7 @@ use topo::{Cache, StoredCosts};
 use wire::{Body, Frame, FrameToken, PeerId};
 
 use crate::open::BURST_MIN;
+use crate::shared_paths::Prefix;
 use crate::{PADDING_OF_ALL, Socket, TcpConfig, TcpRail};
 
 fn rail(rank: u32) -> TcpRail {
@@ -21,22 +22,24 @@ fn rail(rank: u32) -> TcpRail {
     TcpRail::new(TcpConfig { interface, connect_timeout, ..usual }).unwrap()
 }
 
-/// Returns two rails with an open link, the first of which has the shortest bursts.
-fn linked() -> [TcpRail; 2] {
-    let mut rails = [rail(0), rail(1)];
+/// Returns rails, the first of which has a link to each other one and the shortest bursts.
+fn linked<const N: usize>() -> [TcpRail; N] {
+    let mut rails = std::array::from_fn(|rank| rail(rank as u32));
     for rail in &mut rails {
         // The burst does not depend on this host's cache.
         rail.knowledge = Knowledge::of_hosts(Arc::new(NoStore));
     }
-    let address = rails[1].address();
-    rails[0].connect(PeerId(1), &address).unwrap();
-    let mut up = [false; 2];
+    for peer in 1..N {
+        let address = rails[peer].address();
+        rails[0].connect(PeerId(peer as u32), &address).unwrap();
+    }
+    let mut up = 0;
     let limit = Instant::now() + Duration::from_secs(20);
-    while up != [true; 2] {
-        for (rail, up) in rails.iter_mut().zip(&mut up) {
-            rail.poll(&mut |event| *up |= matches!(event, Event::Up { .. }));
+    while up < 2 * (N - 1) {
+        for rail in &mut rails {
+            rail.poll(&mut |event| up += usize::from(matches!(event, Event::Up { .. })));
         }
-        assert!(Instant::now() < limit, "up: {up:?}");
+        assert!(Instant::now() < limit, "{up} ends of links are up");
     }
     for socket in rails[0].sockets.values_mut() {
         if let Socket::Open(open) = socket {
@@ -75,6 +78,43 @@ fn frames_beyond_a_burst_are_invited_at_the_next_poll() {
             assert!(Instant::now() < limit, "what is posted does not leave");
         }
     }
+}
+
+#[test]
+fn long_frames_on_links_of_a_path_share_a_window() {
+    let [mut rail, mut first, mut second] = linked();
+    let path = Prefix::of(([192, 0, 2, 1], 1).into());
+    for (key, socket) in &mut rail.sockets {
+        if let Socket::Open(open) = socket {
+            open.path = Some(path);
+            open.stream.burst = usize::MAX;
+            rail.paths.add(path, *key, 0);
+        }
+    }
+    // A link that sends alone takes all that its socket takes.
+    let frame = long(LONG_FRAME);
+    let alone = (0..).take_while(|_| rail.post(PeerId(1), &frame) != Post::Full).count();
+    assert!(alone * LONG_FRAME > 1 << 20, "{alone} frames");
+    assert!(!rail.paths.limits_any());
+    // A root that sends to many is not limited, unless they send as well.
+    assert_ne!(rail.post(PeerId(2), &frame), Post::Full);
+    rail.paths.note_received(path, 1 << 20);
+    assert_eq!(rail.post(PeerId(2), &frame), Post::Full);
+    assert!(rail.paths.limits_any() && !rail.is_at_rest());
+    assert_ne!(rail.post(PeerId(2), &long(100)), Post::Full, "short frames pass");
+    // The ACKs of the first link make room.
+    let (mut invited, limit) = (false, Instant::now() + Duration::from_secs(20));
+    while !invited {
+        first.poll(&mut |_| {});
+        second.poll(&mut |_| {});
+        rail.poll(&mut |event| invited |= matches!(event, Event::Room { peer: PeerId(2) }));
+        assert!(Instant::now() < limit, "no room");
+    }
+    assert!(!rail.paths.limits_any());
+    assert_ne!(rail.post(PeerId(2), &frame), Post::Full);
+    rail.disconnect(PeerId(1));
+    rail.disconnect(PeerId(2));
+    assert!(rail.paths.is_empty());
 }
 
 #[test]
@@ -165,7 +205,7 @@ fn one_process_per_host_probes_a_path_and_others_warm_up() {
 
 #[test]
 fn a_long_path_is_probed_both_ways_after_its_first_long_frame() {
-    let mut rails = linked();
+    let mut rails: [TcpRail; 2] = linked();
     for rail in &mut rails {
         treat_as_wan(rail, Arc::new(NoStore));
     }
