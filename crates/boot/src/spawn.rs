@@ -30,7 +30,7 @@ impl SpawnRequest {
     /// # Errors
     /// Some text has a line end, which the protocol cannot transmit.
     pub(crate) fn lines(&self) -> Result<Zeroizing<Vec<u8>>, BootError> {
-        let mut lines = Lines(Zeroizing::new(Vec::with_capacity(self.len())));
+        let mut lines = EmittedLines(Zeroizing::new(Vec::with_capacity(self.len())));
         for (number, program) in self.programs.iter().enumerate() {
             lines.add("mcmd", b"spawn")?;
             lines.number("nprocs", program.ranks as usize)?;
@@ -70,9 +70,9 @@ impl SpawnRequest {
     }
 }
 
-struct Lines(Zeroizing<Vec<u8>>);
+struct EmittedLines(Zeroizing<Vec<u8>>);
 
-impl Lines {
+impl EmittedLines {
     fn add(&mut self, key: &str, value: &[u8]) -> Result<(), BootError> {
         if value.contains(&b'\n') || value.contains(&0) {
             // Of the values, a secret has none.
