@@ -296,7 +296,7 @@ fn server(
 }
 
 /// Derives a key of a job for one purpose.
-fn derived(secret: &Secret, job: u64, purpose: &[u8]) -> Secret {
+pub(crate) fn derived(secret: &Secret, job: u64, purpose: &[u8]) -> Secret {
     let label = [purpose, &job.to_le_bytes()].concat();
     Secret::made(|key| {
         let Ok(()) = Hkdf::<Sha256>::new(Some(SALT), secret.expose()).expand(&label, key) else {

@@ -10,6 +10,7 @@ mod credentials;
 mod encryption;
 mod handshake;
 mod identity;
+mod job_key;
 mod keyring;
 
 pub use channel::{Channel, refusal_in};
@@ -22,5 +23,6 @@ pub use handshake::{
     DECLINES, Handshake, HandshakeEnd, Opening, Outcome, Own, Step, VERDICT_LEN, answer_to, verdict,
 };
 pub use identity::{FIRST_ID_LEN, FirstIds, Identity, MARK_LEN};
+pub use job_key::{JobKey, PublicKey};
 pub use keyring::{Keyring, OtherJobs};
 pub use secret::Secret;

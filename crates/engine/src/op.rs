@@ -295,6 +295,11 @@ impl Ops {
         Self { first_generation, slots: Vec::with_capacity(FIRST_SLOTS), ..Self::default() }
     }
 
+    /// All slots, used or not.
+    pub fn all(&self) -> impl Iterator<Item = &Op> {
+        self.slots.iter()
+    }
+
     /// Returns the memory for bytes `from..to` of a message that a receive takes in pieces: as much as it wants of
     /// them, and nothing if it has ended.
     #[inline]

@@ -10,7 +10,7 @@ use handles::{Handle, Kind, Table};
 use memory::Region;
 use plan::Groups;
 use progress::Progress;
-use runtime::{context, record};
+use runtime::{SiteMap, Surroundings, context, record};
 use wire::PeerId;
 
 use crate::attribute::Attributes;
@@ -33,9 +33,8 @@ pub struct Comm(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     process: Arc<Process>,
-    /// Context number of point-to-point messages; collectives use the next one. Unique in the job:
-    /// `leader's rank in the job << 34 | counter << 2`, where the leader is rank 0 of the group. Set once,
-    /// when the operation that makes the communicator completes.
+    /// Context number of point-to-point messages; collectives use the next one. No other communicator of these processes
+    /// has it ([`runtime::context`]). Set once, when the operation that makes the communicator completes.
     context: AtomicU64,
     /// VCI of the communicator; set with the context.
     vci: CommVci,
@@ -58,6 +57,8 @@ struct Inner {
     buffer: buffer::Place,
     topology: OnceLock<Arc<Topology>>,
     places: OnceLock<plan::Topology>,
+    /// Nodes and sites of the members, if some are of other jobs.
+    surroundings: OnceLock<Option<Box<Surroundings>>>,
     details: Mutex<Details>,
 }
 
@@ -166,6 +167,7 @@ impl Comm {
             buffer: buffer::Place::default(),
             topology: OnceLock::new(),
             places: OnceLock::new(),
+            surroundings: OnceLock::new(),
             details: Mutex::new(Details {
                 name: Vec::new(),
                 errhandler,
@@ -261,11 +263,11 @@ impl Comm {
         self.0.halves.as_ref()
     }
 
-    /// Exchanges internal point-to-point messages with peer `with`.
-    pub(crate) fn swap(&self, with: u32, tag: i32, bytes: &[u8]) -> Result<Vec<u8>> {
+    /// Exchanges internal point-to-point messages with peer `with`, which sends at most `room` bytes.
+    pub(crate) fn swap(&self, with: u32, tag: i32, bytes: &[u8], room: usize) -> Result<Vec<u8>> {
         let (process, vci) = (self.process(), self.vci());
         let (context, group) = (self.context() | context::CREATION, &self.0.peers);
-        Span { process, vci, context, tag, group, rank: self.rank() }.swap(with, bytes)
+        Span { process, vci, context, tag, group, rank: self.rank() }.swap(with, bytes, room)
     }
 
     /// The communicator's handle.
@@ -367,18 +369,65 @@ impl Comm {
     }
 
     fn locate(&self) -> plan::Topology {
-        let process = self.process();
-        let is_oversubscribed = process.is_oversubscribed();
-        let costs = *process.costs();
-        let places = if process.sites().nodes() == 1 {
+        let (process, no_pairs) = (self.process(), plan::Pairs::default());
+        let (is_oversubscribed, costs, pairs, plans) = match self.surroundings() {
+            // Choices of one job's user mean nothing to the other's.
+            Some(it) => (it.is_oversubscribed, it.costs, &no_pairs, Arc::default()),
+            None => {
+                let costs = *process.costs();
+                (process.is_oversubscribed(), costs, process.pairs(), process.plans().clone())
+            }
+        };
+        let places = if self.site_map().nodes() == 1 {
             plan::Topology::flat(self.size(), is_oversubscribed, costs)
         } else {
-            let locate =
-                |peer| plan::Location { node: process.node(peer), site: process.site(peer) };
-            let locations: Vec<plan::Location> = self.group().iter().map(locate).collect();
-            plan::Topology::with_pairs(&locations, is_oversubscribed, costs, process.pairs())
+            let locations: Vec<plan::Location> =
+                (0..self.size()).map(|rank| self.location(rank)).collect();
+            plan::Topology::with_pairs(&locations, is_oversubscribed, costs, pairs)
         };
-        places.with_plans(process.plans().clone())
+        places.with_plans(plans)
+    }
+
+    /// Nodes and sites of the members, if some are of other jobs.
+    fn surroundings(&self) -> Option<&Surroundings> {
+        let find = || {
+            let (process, group) = (self.process(), self.group());
+            let is_mixed = group.iter().any(|peer| !process.is_of_job(peer));
+            // The meeting in which they became peers has told their contacts.
+            let found = || process.surroundings(group.iter()).ok().map(Box::new);
+            is_mixed.then(found).flatten()
+        };
+        self.0.surroundings.get_or_init(find).as_deref()
+    }
+
+    /// Nodes and sites: of the members, or of the whole job if all members are of it.
+    pub(crate) fn site_map(&self) -> &SiteMap {
+        self.surroundings().map_or_else(|| self.process().sites(), |it| &it.sites)
+    }
+
+    /// Node and site of a member. The numbers only tell nodes and sites apart.
+    pub fn location(&self, rank: u32) -> plan::Location {
+        match self.surroundings() {
+            Some(it) => plan::Location { node: it.sites.node(rank), site: it.sites.site(rank) },
+            None => {
+                let (process, peer) = (self.process(), self.group().peer(rank));
+                plan::Location { node: process.node(peer), site: process.site(peer) }
+            }
+        }
+    }
+
+    /// Number of this process's site, which tells it from the sites of other members.
+    pub fn own_site(&self) -> u32 {
+        match self.merged() {
+            Some(merged) => merged.location(merged.rank()).site,
+            None => self.location(self.rank()).site,
+        }
+    }
+
+    /// Waits until this process's messages of the communicator are complete (MPI-5.0 §11.10.4, disconnect).
+    pub fn await_pending(&self) {
+        let context = self.context();
+        self.progress().wait(|worker| (!worker.engine.has_pending_in(context)).then_some(()));
     }
 
     /// Runs `access` on the attributes. Callbacks must not run inside it.

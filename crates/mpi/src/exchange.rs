@@ -1,4 +1,4 @@
-//! Small exchanges the library needs for itself: agreeing on contexts, splitting communicators. Those of a whole communicator
+//! Exchanges the library needs for itself: agreeing on contexts, splitting communicators, meetings of groups. Those of a whole communicator
 //! are collectives of its, planned as the application's are; those of a group alone go by a tree.
 
 use engine::{Envelope, Outcome, Selector, SendMode};
@@ -42,8 +42,8 @@ impl Span<'_> {
         self.checked(completion.outcome, to)
     }
 
-    /// Sends to a rank while it sends as well, and gives what has come.
-    pub fn swap(&self, with: u32, bytes: &[u8]) -> Result<Vec<u8>> {
+    /// Sends to a rank while it sends as well, and returns what has come, at most `room` bytes.
+    pub fn swap(&self, with: u32, bytes: &[u8], room: usize) -> Result<Vec<u8>> {
         let region = Region::from_box(bytes.into());
         let envelope =
             Envelope { context: self.context, source: self.rank, tag: self.tag, is_urgent: true };
@@ -51,15 +51,15 @@ impl Span<'_> {
         let op = self.progress().submit(|worker| {
             worker.engine.submit_send(peer, envelope, &region, SendMode::Standard)
         });
-        let heard = self.receive(with)?;
+        let heard = self.receive(with, room)?;
         let completion = self.progress().wait(|worker| worker.take_or_await(op));
         self.checked(completion.outcome, with)?;
         Ok(heard)
     }
 
-    fn receive(&self, from: u32) -> Result<Vec<u8>> {
-        // The longest names all the job's processes.
-        let region = Region::owned(NUMBERS_BYTES + 4 * self.process.size() as usize);
+    /// Receives at most `room` bytes.
+    fn receive(&self, from: u32, room: usize) -> Result<Vec<u8>> {
+        let region = Region::scratch(room).ok_or_else(no_memory)?;
         let selector = Selector { context: self.context, source: Some(from), tag: Some(self.tag) };
         let peer = self.group.peer(from);
         let completion = self.progress().submit_and_wait(
@@ -73,21 +73,47 @@ impl Span<'_> {
     /// The bytes of rank 0 at every rank, by a binomial tree; `mine` counts at rank 0 only. None at all say that there is an
     /// error: who has heard nothing tells those behind it so, for they wait for nobody else.
     pub fn broadcast(&self, mine: &[u8]) -> Result<Vec<u8>> {
-        let size = self.group.size();
+        self.broadcast_most(mine, short_room(self.process))
+    }
+
+    /// [`Span::broadcast`] of at most `room` bytes.
+    pub fn broadcast_most(&self, mine: &[u8], room: usize) -> Result<Vec<u8>> {
         let heard = match self.rank {
             0 => self.open().map(|()| mine.to_vec()),
-            rank => self.receive(rank & (rank - 1)),
+            rank => self.receive(rank & (rank - 1), room),
         };
         let received = heard.as_deref().unwrap_or_default();
         let mut sent = Ok(());
-        let lowest = if self.rank == 0 { 32 } else { self.rank.trailing_zeros() };
-        for bit in (0..lowest.min(31)).rev() {
-            let child = self.rank + (1 << bit);
-            if child < size && (1u32 << bit) < size {
-                sent = sent.and(self.send(child, received));
-            }
+        for child in self.children() {
+            // The others behind this rank wait for it, also if one has failed.
+            sent = sent.and(self.send(child, received));
         }
         sent.and(heard).and_then(|bytes| if bytes.is_empty() { Err(unheard()) } else { Ok(bytes) })
+    }
+
+    /// True at rank 0 if all ranks say so, by the same tree; the others return what those behind them say.
+    pub fn all(&self, is_so: bool) -> Result<bool> {
+        let mut heard = Ok(is_so);
+        for child in self.children() {
+            let said = self.receive(child, 1).map(|bytes| bytes == [1]);
+            heard = heard.and_then(|all| said.map(|said| said && all));
+        }
+        if self.rank > 0 {
+            let told = matches!(heard, Ok(true));
+            self.send(self.rank & (self.rank - 1), &[u8::from(told)])?;
+        }
+        heard
+    }
+
+    /// The ranks behind this one in a binomial tree, the one with most behind it first.
+    fn children(&self) -> impl Iterator<Item = u32> {
+        let (rank, size) = (self.rank, self.group.size());
+        let lowest = if rank == 0 { 31 } else { rank.trailing_zeros() };
+        (0..lowest.min(31))
+            .rev()
+            .map(move |bit| 1 << bit)
+            .filter(move |&step| step < size - rank)
+            .map(move |step| rank + step)
     }
 
     /// Fails if a participant is known to have failed.
@@ -190,6 +216,16 @@ fn call_of(comm: &Comm, operation: Routine) -> Call {
     call
 }
 
+/// Room for an exchange of a few numbers, a text, or a list of the job's processes.
+pub(crate) fn short_room(process: &Process) -> usize {
+    NUMBERS_BYTES + 4 * process.size() as usize
+}
+
+#[cold]
+fn no_memory() -> Error {
+    Error::new(ErrorClass::NoMem, "no memory for an exchange of the library")
+}
+
 #[cold]
 fn unheard() -> Error {
     let message = "a peer is gone in an exchange of the library, as others say";
@@ -197,4 +233,4 @@ fn unheard() -> Error {
 }
 
 /// Maximum bytes of an exchange besides a list of processes.
-const NUMBERS_BYTES: usize = 64;
+const NUMBERS_BYTES: usize = 512;

@@ -6,12 +6,14 @@
 use std::sync::Arc;
 
 use runtime::context;
+use wire::PeerId;
 
 use crate::comm::Comm;
 use crate::errhandler::Errhandler;
 use crate::exchange::Span;
 use crate::group::Group;
 use crate::process::Process;
+use crate::root_channel::RootChannel;
 use crate::vci::Vci;
 use crate::world::WorldModel;
 use crate::{Error, ErrorClass, Result};
@@ -59,30 +61,42 @@ impl Comm {
         if local.group.size() == 0 || remote.group.size() == 0 {
             return Ok(None);
         }
-        let found = Found::new(world, local.group, string)?;
-        let comm = found.comm(string, errhandler)?;
-        let received = if comm.rank() == local.leader {
-            let (vci, context) = (Vci::FIRST, STRINGS_CONTEXT);
-            let (group, rank) = (world.world().group(), world.world().rank());
-            let span = Span { process: world, vci, context, tag: tag_of(string), group, rank };
+        let comm = Found::new(world, local.group, string)?.comm(string, errhandler)?;
+        let mut channel = (comm.rank() == local.leader).then(|| {
             let other = remote.group.peer(remote.leader);
-            comm.meet(|mine| match local.group.rank_of(other) {
-                // The other leader is in this group too: `pair_up` then reports that both groups have processes in common.
-                Some(_) => Ok(mine.to_vec()),
-                None => span.swap(group.rank_of(other).ok_or_else(foreign)?, mine),
-            })
-        } else {
-            Ok(Vec::new())
-        };
-        // The others wait for the leader, also if it has failed.
-        let paired = comm.pair_up(local.leader, received.as_deref().unwrap_or_default());
-        received.and(paired).map(Some)
+            let is_common = local.group.rank_of(other).is_some();
+            LeadersChannel { process: world, other, is_common, tag: tag_of(string) }
+        });
+        comm.meet(local.leader, channel.as_mut().map(|channel| Ok(channel as _))).map(Some)
     }
 }
 
-#[cold]
-fn foreign() -> Error {
-    Error::new(ErrorClass::Group, "the leader of the remote group is not in MPI_COMM_WORLD")
+/// The channel of two leaders that share no communicator.
+struct LeadersChannel<'a> {
+    process: &'a Process,
+    other: PeerId,
+    /// True if the other leader is in this group too: the meeting then reports that both groups have processes in common.
+    is_common: bool,
+    tag: i32,
+}
+
+impl RootChannel for LeadersChannel<'_> {
+    fn leads_to(&self) -> Option<PeerId> {
+        Some(self.other)
+    }
+
+    fn swap(&mut self, mine: &[u8], room: usize) -> Result<Vec<u8>> {
+        if self.is_common {
+            return Ok(mine.to_vec());
+        }
+        let &mut Self { process, other, tag, .. } = self;
+        // Both name the two in the same order.
+        let own = process.own_peer();
+        let is_first = process.process_of(own) < process.process_of(other);
+        let group = &Group::of(if is_first { vec![own, other] } else { vec![other, own] });
+        let (vci, context, rank) = (Vci::FIRST, STRINGS_CONTEXT, u32::from(!is_first));
+        Span { process, vci, context, tag, group, rank }.swap(1 - rank, mine, room)
+    }
 }
 
 /// This process among those who have been asked for.

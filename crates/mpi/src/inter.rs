@@ -5,11 +5,13 @@
 
 use plan::Groups;
 
-use crate::collective::{self, Form, Routine};
-use crate::comm::{Comm, CommRef};
-use crate::exchange::{self, Span};
+use wire::PeerId;
+
+use crate::collective::Routine;
+use crate::comm::Comm;
+use crate::exchange;
 use crate::group::{Comparison, Group};
-use crate::process::Process;
+use crate::root_channel::RootChannel;
 use crate::{Error, ErrorClass, Result};
 
 /// The two groups of an intercommunicator in the order on which both have agreed, and which of them this
@@ -29,6 +31,16 @@ pub struct Bridge<'a> {
     pub leader: u32,
     /// Tells this exchange from others.
     pub tag: i32,
+}
+
+impl RootChannel for Bridge<'_> {
+    fn leads_to(&self) -> Option<PeerId> {
+        Some(self.comm.peer(self.leader))
+    }
+
+    fn swap(&mut self, mine: &[u8], room: usize) -> Result<Vec<u8>> {
+        self.comm.swap(self.leader, self.tag, mine, room)
+    }
 }
 
 impl GroupPair {
@@ -64,54 +76,8 @@ impl Comm {
     ///
     /// # Errors
     /// `MPI_ERR_COMM` when the groups have a process in common.
-    pub fn connect(&self, leader: u32, bridge: Option<Bridge<'_>>) -> Result<Self> {
-        let cross = |Bridge { comm, leader, tag }: Bridge<'_>| {
-            self.meet(|mine| comm.swap(leader, tag, mine))
-        };
-        let received = bridge.map_or(Ok(Vec::new()), cross);
-        // The others wait for the leader, also if it has failed.
-        let paired = self.pair_up(leader, received.as_deref().unwrap_or_default());
-        received.and(paired)
-    }
-
-    /// The intercommunicator of which the leader has heard.
-    pub(crate) fn pair_up(&self, leader: u32, received: &[u8]) -> Result<Self> {
-        let tag = collective::call(CommRef::Derived(self.clone()), Form::Blocking).number();
-        // The leader first, for it is who tells.
-        let size = self.size();
-        let turned = (0..size).map(|rank| self.group().peer((rank + leader) % size));
-        let group = &Group::of(turned.collect());
-        let rank = (self.rank() + size - leader) % size;
-        let (vci, context) = (self.vci(), self.collective_context());
-        let process = self.process();
-        let received = Span { process, vci, context, tag, group, rank }.broadcast(received)?;
-        let (context, is_second, other) = parse(process, &received).ok_or_else(malformed)?;
-        if let Some(common) = other.iter().find(|&peer| self.group().rank_of(peer).is_some()) {
-            let message = format!("{} is in both groups", process.peer_name(common));
-            return Err(Error::new(ErrorClass::Comm, message));
-        }
-        let local = self.group().clone();
-        let groups = if is_second { [other, local] } else { [local, other] };
-        let pair = GroupPair { groups, is_second };
-        Self::between(process, context, pair, self.errhandler()).register()
-    }
-
-    /// Exchanges contexts and members with the other group's leader. Returns the leader's message to its group: the
-    /// context, the order of the groups, and the members of the remote group.
-    pub(crate) fn meet(&self, swap: impl FnOnce(&[u8]) -> Result<Vec<u8>>) -> Result<Vec<u8>> {
-        let process = self.process();
-        let own = process.draw_context();
-        let mut mine = own.to_le_bytes().to_vec();
-        let members = self.group().iter().map(|peer| process.job_rank(peer));
-        mine.extend(members.flat_map(u32::to_le_bytes));
-        let theirs = swap(&mine)?;
-        let (context, members) = theirs.split_first_chunk().ok_or_else(malformed)?;
-        let context = u64::from_le_bytes(*context);
-        // Contexts are unique in the job: the lower is taken, and who drew it is the first.
-        let mut received = own.min(context).to_le_bytes().to_vec();
-        received.push(u8::from(own > context));
-        received.extend(members);
-        Ok(received)
+    pub fn connect(&self, leader: u32, mut bridge: Option<Bridge<'_>>) -> Result<Self> {
+        self.meet(leader, bridge.as_mut().map(|bridge| Ok(bridge as &mut dyn RootChannel)))
     }
 
     /// A communicator of both groups (collective over both): the group that is `is_high` behind the other.
@@ -191,16 +157,8 @@ fn parse_place(&[a, b, c, d, context @ ..]: &[u8; 12]) -> (u32, u64) {
     (u32::from_le_bytes([a, b, c, d]), u64::from_le_bytes(context))
 }
 
-fn parse(process: &Process, received: &[u8]) -> Option<(u64, bool, Group)> {
-    let (context, rest) = received.split_first_chunk::<8>()?;
-    let (is_second, members) = rest.split_first()?;
-    let ranks = members.as_chunks::<4>().0.iter().map(|bytes| u32::from_le_bytes(*bytes));
-    let members = ranks.map(|rank| process.peer(rank)).collect::<Option<_>>()?;
-    Some((u64::from_le_bytes(*context), *is_second == 1, Group::of(members)))
-}
-
 #[cold]
-fn malformed() -> Error {
+pub(crate) fn malformed() -> Error {
     Error::new(ErrorClass::Intern, "an exchange between two groups arrived malformed")
 }
 

@@ -7,10 +7,13 @@ use std::thread::ThreadId;
 
 use io::Pool;
 use rma::Served;
-use runtime::{Instance, Vci};
+use runtime::{Instance, Port, Vci};
+use zeroize::Zeroizing;
 
+use crate::Result;
 use crate::buffer::Place;
 use crate::file::serving::FileServers;
+use crate::open_ports::{OpenPorts, not_met};
 use crate::watched::Watched;
 
 /// Level of thread support (MPI-5.0 §11.6).
@@ -39,6 +42,7 @@ pub struct Process {
     /// Files that this process accesses for others, from the first one on.
     file_servers: OnceLock<Arc<FileServers>>,
     watched: Watched,
+    ports: OpenPorts,
 }
 
 impl Process {
@@ -53,6 +57,7 @@ impl Process {
             pool: Pool::default(),
             file_servers: OnceLock::new(),
             watched: Watched::default(),
+            ports: OpenPorts::default(),
         }
     }
 
@@ -79,6 +84,20 @@ impl Process {
     /// The files that this process accesses for others. The first VCI carries their messages.
     pub(crate) fn file_servers(&self) -> &Arc<FileServers> {
         self.file_servers.get_or_init(|| FileServers::new(self.instance.vci(Vci::FIRST)))
+    }
+
+    /// Opens a port, and returns its name.
+    ///
+    /// # Errors
+    /// This process has no network, or the system lacks a resource.
+    pub fn open_port(&self) -> Result<Zeroizing<String>> {
+        let port = Port::open(self).map_err(|error| not_met(&error))?;
+        Ok(self.ports.add(port))
+    }
+
+    /// The open ports of this process, and the names that it has published.
+    pub fn ports(&self) -> &OpenPorts {
+        &self.ports
     }
 
     /// Ends the threads for operations on files.

@@ -318,13 +318,12 @@ impl Comm {
         reorder: bool,
         graph: impl FnOnce() -> place::Graph,
     ) -> Result<Vec<u32>> {
-        let process = self.process();
-        if !reorder || process.sites().nodes() == 1 {
+        if !reorder || self.site_map().nodes() == 1 {
             return Ok((0..size).collect());
         }
         let home = |rank| {
-            let peer = self.group().peer(rank);
-            (process.node(peer), process.site(peer))
+            let plan::Location { node, site } = self.location(rank);
+            (node, site)
         };
         let homes: Vec<(u32, u32)> = (0..size).map(home).collect();
         Ok(order_at(&homes, &graph()))
@@ -355,7 +354,7 @@ impl Comm {
     /// # Errors
     /// As [`Comm::split`].
     pub fn arrange_neighbours(&self, neighbours: Neighbours, reorder: bool) -> Result<Self> {
-        if !reorder || self.process().sites().nodes() == 1 {
+        if !reorder || self.site_map().nodes() == 1 {
             return self.arrange_told(neighbours);
         }
         let mine = neighbours.emit();

@@ -40,4 +40,4 @@ pub use policy::{Policy, VCIS_MAX};
 pub use tasks::{Task, TaskStage};
 pub use wait::Progress;
 pub use wait_report::{AwaitedThing, CallFinder, WaitingThread, set_call_finder};
-pub use worker::{Directory, Worker};
+pub use worker::{Directory, OwnAddresses, Worker};

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use engine::RemoteReadId;
 use lock::{CombiningGuard, CombiningLock};
+use rail::Rail;
 use rustix::event::{PollFd, PollFlags, epoll};
 
 use wire::PeerId;
@@ -32,7 +33,7 @@ use crate::siblings::Siblings;
 use crate::submissions::Record;
 use crate::tasks::Task;
 use crate::waiters::Awaited;
-use crate::worker::Worker;
+use crate::worker::{Directory, OwnAddresses, Worker};
 
 /// A VCI of a process, shared by its threads: the engine, the rails, and the state of waiting.
 pub struct Progress {
@@ -124,6 +125,25 @@ impl Progress {
                 myself: Weak::clone(myself),
             }
         }))
+    }
+
+    /// Adds rails to a process that has had none to others; see [`Worker::add_rails`].
+    ///
+    /// # Errors
+    /// If the kernel does not watch their descriptors.
+    pub fn add_rails(
+        &self,
+        rails: Vec<Box<dyn Rail>>,
+        teams: &[Vec<String>],
+        directory: impl FnOnce(OwnAddresses) -> Box<dyn Directory>,
+    ) -> std::io::Result<()> {
+        for descriptor in rails.iter().flat_map(|rail| rail.descriptors()) {
+            let readable = epoll::EventFlags::IN;
+            epoll::add(&self.rails_epoll, descriptor, epoll::EventData::new_u64(1), readable)?;
+        }
+        self.lock().add_rails(rails, teams, directory);
+        self.wake();
+        Ok(())
     }
 
     /// Ends the threads of the process, and waits for the progress thread. Idle pollers leave when they next get a core.

@@ -35,6 +35,9 @@ use crate::wait::Progress;
 use crate::wait_report::WaitReport;
 use crate::waiters::{Awaited, Waiters};
 
+/// Own addresses of a worker's rails, as pairs of rail name and address.
+pub type OwnAddresses = Vec<(String, Vec<u8>)>;
+
 /// Source of peer addresses, asked at the first message to a peer.
 pub trait Directory: Send {
     /// Returns the published addresses of `peer` as pairs of rail name and address, best rail first.
@@ -171,33 +174,12 @@ impl Worker {
         rails: Vec<Box<dyn Rail>>,
         directory: Box<dyn Directory>,
     ) -> Self {
-        let kinds: Vec<_> = rails.iter().map(|rail| kind(rail.name())).collect();
-        let polled = |rail: Box<dyn Rail>| {
-            let coalesce_within = rail.coalesce_within();
-            let (name, buffers) = (rail.name(), !coalesce_within.is_zero());
-            let first = kinds.iter().position(|known| *known == kind(name)).unwrap_or_default();
-            PolledRail {
-                name,
-                coalesce_within,
-                buffers,
-                team: RailId(first as u8),
-                has_twin: false,
-                is_mixed: false,
-                passes: rail.passes(),
-                passed_by: None,
-                idle_polls: 0,
-                skip: 0,
-                rail,
-            }
-        };
-        let mut rails: Vec<_> = rails.into_iter().map(polled).collect();
-        let near = rails.iter_mut().position(|polled| polled.rail.neighbours().is_some());
         let tasks = Tasks::new(&mut engine);
         let peers = Peers::new(size, Patience::default());
         let mut worker = Self {
             engine,
-            rails,
-            near,
+            rails: Vec::new(),
+            near: None,
             journal: Journal::new(peers.name(rank)),
             peers,
             directory,
@@ -235,19 +217,14 @@ impl Worker {
             asker_polls: false,
             wait_report: WaitReport::default(),
         };
-        worker.count_teams();
+        worker.append_rails(rails);
         worker
     }
 
     /// Lets the rails of some kinds carry for a peer together, each within its capabilities.
     #[must_use]
     pub fn with_team(mut self, kinds: &[&str]) -> Self {
-        let is_member = |polled: &PolledRail| kinds.contains(&kind(polled.name));
-        if let Some(first) = self.rails.iter().position(is_member) {
-            let members = self.rails.iter_mut().filter(|polled| is_member(polled));
-            members.for_each(|polled| polled.team = RailId(first as u8));
-        }
-        self.count_teams();
+        self.join_team(kinds);
         self
     }
 

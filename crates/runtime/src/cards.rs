@@ -14,16 +14,15 @@ use topo::sites::{Locality, Network, SiteMap};
 use wire::PeerId;
 
 use crate::context::{self, Members};
+use crate::life::ProcessLife;
 use crate::modex::{Modex, QuicFirst};
 
-/// Publishes the business card of this process, and returns it: the addresses of some rails, and its locality.
-pub(super) fn publish_card(
-    job: &Job,
-    name: &str,
+/// Makes the business card of this process: the addresses of some rails, its locality, its gateways.
+pub(super) fn make_card(
     rails: &[Box<dyn Rail>],
     locality: &Locality,
     gateways: &Gateways,
-) -> Result<Vec<u8>, String> {
+) -> Vec<u8> {
     let mut card = Vec::new();
     for rail in rails {
         append(&mut card, rail.name().as_bytes());
@@ -31,10 +30,11 @@ pub(super) fn publish_card(
     }
     append(&mut card, LOCALITY.as_bytes());
     append(&mut card, &locality.emit());
+    append(&mut card, LIFE.as_bytes());
+    append(&mut card, ProcessLife::this().emit().as_bytes());
     append(&mut card, GATEWAYS.as_bytes());
     append(&mut card, &gateways.publish());
-    job.publish(name, &card).map_err(|error| error.to_string())?;
-    Ok(card)
+    card
 }
 
 /// Returns the addresses of a business card in the order in which both processes try them; `own` is this process's
@@ -84,10 +84,20 @@ pub(super) fn gateways() -> Result<Gateways, String> {
 /// Locality that a process has published.
 pub(super) fn locality_of(job: &Job, rank: u32) -> Result<Locality, String> {
     let card = job.fetch(rank, CARD).map_err(|error| error.to_string())?;
-    let mut entries = parse_card(&card).into_iter().flatten();
-    let entry = entries.find(|(name, _)| name == LOCALITY);
-    let locality = entry.and_then(|(_, bytes)| Locality::parse(&bytes));
-    locality.ok_or_else(|| format!("process {rank} published nonsense"))
+    locality_in(&card).ok_or_else(|| format!("process {rank} published nonsense"))
+}
+
+/// Locality in a business card.
+pub(super) fn locality_in(card: &[u8]) -> Option<Locality> {
+    let mut entries = parse_card(card)?.into_iter();
+    let (_, bytes) = entries.find(|(name, _)| name == LOCALITY)?;
+    Locality::parse(&bytes)
+}
+
+/// The process in a business card.
+fn life_in(card: &[u8]) -> Option<ProcessLife> {
+    let (_, bytes) = parse_card(card)?.into_iter().find(|(name, _)| name == LIFE)?;
+    ProcessLife::parse(&String::from_utf8(bytes).ok()?)
 }
 
 /// The published addresses of the job's processes.
@@ -191,7 +201,12 @@ impl Directory for Cards {
     }
 
     fn has_ended(&mut self, peer: PeerId) -> bool {
-        self.rank_of(peer).is_some_and(|rank| self.job.has_ended(rank))
+        if let Some(rank) = self.rank_of(peer) {
+            return self.job.has_ended(rank);
+        }
+        // No launcher tells of other jobs; on this host the kernel does.
+        let life = self.known.get(&peer).and_then(|card| life_in(card));
+        life.is_some_and(|life| life.has_ended())
     }
 
     fn expects_soon(&self, context: u64) -> bool {
@@ -214,7 +229,8 @@ fn append(to: &mut Vec<u8>, bytes: &[u8]) {
 
 /// True if the bytes are a business card.
 pub(super) fn is_card(bytes: &[u8]) -> bool {
-    parse_card(bytes).is_some_and(|entries| entries.iter().any(|(name, _)| name == GATEWAYS))
+    let is_there = |entries: Vec<(String, _)>| entries.iter().any(|(name, _)| name == GATEWAYS);
+    parse_card(bytes).is_some_and(is_there) && locality_in(bytes).is_some()
 }
 
 fn parse_card(mut card: &[u8]) -> Option<Vec<(String, Vec<u8>)>> {
@@ -239,6 +255,8 @@ fn parse_card(mut card: &[u8]) -> Option<Vec<(String, Vec<u8>)>> {
 pub(super) const CARD: &str = "rails";
 /// Key of the locality in a business card.
 const LOCALITY: &str = "home";
+/// Key of the process in a business card.
+const LIFE: &str = "life";
 /// Key of the gateways in a business card.
 const GATEWAYS: &str = "gateways";
 

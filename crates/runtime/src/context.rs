@@ -2,6 +2,12 @@
 //!
 //! A context is drawn by one process, the leader: `leader << 34 | counter << 2`. Bit 0 marks the messages of
 //! collectives, bit 1 those that create communicators. Numbers with bit 63 belong to the native interface.
+//!
+//! Such numbers are unique in one job. Among processes of several jobs a number is random, with bit 62, which no leader
+//! reaches. Two of the 2^60 numbers are equal once in some 10^9 communicators (birthday problem).
+
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
 
 use wire::PeerId;
 
@@ -27,6 +33,21 @@ pub fn number(leader: u32, counter: u32) -> u64 {
     u64::from(leader) << 34 | u64::from(counter) << 2
 }
 
+/// Draws a number for communicators of several jobs.
+pub(crate) fn drawn_at_random() -> u64 {
+    // Keys of `RandomState` come from the system's random numbers, and differ from call to call.
+    let random = RandomState::new().hash_one(std::process::id());
+    RANDOM | random & (RANDOM - 1) & !(COLLECTIVES | CREATION)
+}
+
+/// True if the number was drawn at random.
+pub fn is_random(context: u64) -> bool {
+    context & RANDOM != 0 && context >> 63 == 0
+}
+
+/// Marks numbers that were drawn at random.
+const RANDOM: u64 = 1 << 62;
+
 /// True if the context is one of collective messages.
 pub fn has_collectives(context: u64) -> bool {
     context & (COLLECTIVES | CREATION) == COLLECTIVES && context >> 63 == 0
@@ -36,4 +57,20 @@ pub fn has_collectives(context: u64) -> bool {
 pub fn if_collective(context: u64) -> Option<u64> {
     let is_ours = context & (COLLECTIVES | CREATION) != 0 && context >> 63 == 0;
     is_ours.then_some(context & !(COLLECTIVES | CREATION))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn random_numbers_differ_from_those_of_jobs_and_carry_no_mark() {
+        let drawn: Vec<u64> = (0..1000).map(|_| drawn_at_random()).collect();
+        for (at, number) in drawn.iter().enumerate() {
+            assert!(is_random(*number) && number & 3 == 0, "{number:x}");
+            assert!(!drawn[..at].contains(number), "{number:x} twice");
+            assert!(has_collectives(number | COLLECTIVES));
+        }
+        assert!(!is_random(number(u32::MAX >> 4, u32::MAX)) && !is_random(WORLD));
+    }
 }

@@ -1,14 +1,13 @@
 //! An instance of the runtime: this process in its job, from joining it to leaving it.
 
-use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use boot::{Job, Secret};
+use boot::Job;
 use connect::PeerName;
 use cost::CostStore;
 use progress::{CallFinder, Policy, Progress, Worker};
@@ -17,13 +16,13 @@ use relay::Gateways;
 use topo::StoredCosts;
 use topo::sites::{Locality, SiteMap};
 use tracing::{debug, info};
-use wire::{PeerId, ProcessId};
+use wire::PeerId;
 
-use crate::cards::{CARD, gateways, locality, locality_of, publish_card};
-use crate::contact::Contact;
+use crate::cards::{CARD, gateways, locality, locality_of, make_card};
 use crate::context::{self, Members, NameContext};
 use crate::error::{Error, Result};
 use crate::modex::{self, Modex};
+use crate::peers::KnownPeers;
 use crate::rails::{Opened, open_rails, wanted_rails};
 use crate::vci::{self, Vci, VciSet};
 use crate::{log, record};
@@ -49,9 +48,8 @@ pub struct Instance {
     later_vcis: Vec<Arc<Progress>>,
     node_identity: Vec<u8>,
     modex: Modex,
-    contact: Contact,
-    /// Peers of other jobs.
-    others: Mutex<BTreeMap<ProcessId, PeerId>>,
+    /// Processes whose contacts are known, among them all of other jobs.
+    known: Mutex<KnownPeers>,
     members: Arc<OnceLock<Members>>,
     name_context: OnceLock<NameContext>,
     next_context: AtomicU32,
@@ -89,11 +87,12 @@ impl Instance {
         }
         let locality = locality(&opened.networks)?;
         let gateways = gateways()?;
-        let card = publish_card(&job, CARD, &opened.rails, &locality, &gateways)?;
-        let contact = Contact::new(ProcessId { job: job.id(), rank: job.rank() }, card);
+        let card = make_card(&opened.rails, &locality, &gateways);
+        job.publish(CARD, &card).map_err(text)?;
         modex::publish_own(&job, &locality, &host, own_vcis)?;
         job.fence().map_err(text)?;
-        let modex = modex::exchange(&job, &locality, own_vcis, |rank| locality_of(&job, rank))?;
+        let modex =
+            modex::exchange(&job, &locality, (own_vcis, &host), |rank| locality_of(&job, rank))?;
         opened.check_reach(&job, modex.sites.nodes())?;
         known_sites.get_or_init(|| modex.sites.clone());
         let later_vcis = open_later_vcis(&job, &modex, &locality, (&known_sites, &costs))?;
@@ -132,15 +131,14 @@ impl Instance {
         let node_identity = node_identity();
         let next_context = AtomicU32::new(context::FIRST_DRAWN);
         let name_context = OnceLock::new();
-        let others = Mutex::default();
+        let known = Mutex::new(KnownPeers::of(&job, &modex, card));
         Ok(Self {
             job,
             progress,
             later_vcis,
             node_identity,
             modex,
-            contact,
-            others,
+            known,
             members,
             name_context,
             next_context,
@@ -233,9 +231,20 @@ impl Instance {
         }
     }
 
-    /// Draws a context number that no other process of the job draws.
+    /// Draws a context number that no other process draws. Once this process knows processes of other jobs, the number is
+    /// random.
     pub fn draw_context(&self) -> u64 {
-        context::number(self.rank(), self.next_context.fetch_add(1, Ordering::Relaxed))
+        self.draw_context_between_jobs(self.knows_other_jobs())
+    }
+
+    /// [`Instance::draw_context`], for processes of several jobs if `is_mixed`.
+    pub fn draw_context_between_jobs(&self, is_mixed: bool) -> u64 {
+        match is_mixed || self.knows_other_jobs() {
+            true => context::drawn_at_random(),
+            false => {
+                context::number(self.rank(), self.next_context.fetch_add(1, Ordering::Relaxed))
+            }
+        }
     }
 
     /// Rank in the job.
@@ -258,30 +267,24 @@ impl Instance {
         (0..self.size()).map(PeerId)
     }
 
-    /// The means by which a process of another job reaches this one, besides a key.
-    pub fn contact(&self) -> &Contact {
-        &self.contact
+    /// The processes whose contacts are known.
+    pub(crate) fn known(&self) -> MutexGuard<'_, KnownPeers> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a process of another job as a peer, or returns it if it is known. Each of the two processes adds the other,
-    /// and proves the same `key` before a link opens. The first message opens it. All messages take the first VCI.
-    ///
-    /// # Errors
-    /// This process has no rails to others, because it is alone in its job.
-    pub fn add_peer(&self, contact: &Contact, key: &Secret) -> Result<PeerId> {
-        let process = contact.process();
-        if process.job == self.job.id() {
-            let missing = || Error(format!("{process} does not exist"));
-            return self.peer(process.rank).ok_or_else(missing);
-        }
-        if self.size() == 1 {
-            let text = "a process alone in its job has no rails to processes of other jobs";
-            return Err(Error(text.into()));
-        }
-        let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
-        let add =
-            || self.progress.look(|it| it.add_peer(process, key.expose(), contact.card().to_vec()));
-        Ok(*others.entry(process).or_insert_with(add))
+    /// True if this process knows processes of other jobs.
+    pub fn knows_other_jobs(&self) -> bool {
+        self.known().has_others()
+    }
+
+    /// Values that all processes of the job have.
+    pub(crate) fn modex(&self) -> &Modex {
+        &self.modex
+    }
+
+    /// The processes of contexts that interfaces have drawn.
+    pub(crate) fn members(&self) -> &Arc<OnceLock<Members>> {
+        &self.members
     }
 
     /// This process as a peer.
@@ -299,6 +302,12 @@ impl Instance {
         self.progress.look(|worker| worker.peer_name(peer))
     }
 
+    /// True if a peer is of this process's job.
+    #[inline]
+    pub fn is_of_job(&self, peer: PeerId) -> bool {
+        peer.0 < self.size()
+    }
+
     /// The node of a peer of the job.
     pub fn node(&self, peer: PeerId) -> u32 {
         self.modex.sites.node(self.job_rank(peer))
@@ -311,6 +320,11 @@ impl Instance {
 
     /// The job as described by the launcher.
     pub fn job(&self) -> &Job {
+        &self.job
+    }
+
+    /// The job, for what outlives a call.
+    pub(crate) fn shared_job(&self) -> &Arc<Job> {
         &self.job
     }
 
@@ -341,7 +355,8 @@ impl Instance {
     /// Returns the VCI of a communicator from its context and processes, the same on all of them.
     pub fn vci_of(&self, context: u64, mut peers: impl Iterator<Item = PeerId>) -> Vci {
         let (count, here) = (self.vcis(), self.site(self.own_peer()));
-        if count == 1 || (self.sites().sites() > 1 && peers.any(|peer| self.site(peer) != here)) {
+        let is_far = |peer| !self.is_of_job(peer) || self.site(peer) != here;
+        if count == 1 || peers.any(is_far) {
             return Vci::FIRST;
         }
         // Above the bits that tell the messages of one communicator from each other.
@@ -445,7 +460,8 @@ fn open_later_vcis(
         let card = format!("{CARD}-{vci}");
         // Rails that could not be opened were told of with those of the first VCI.
         let opened = open_rails(job, &rails, sites, costs)?;
-        publish_card(job, &card, &opened.rails, locality, &Gateways::default())?;
+        let bytes = make_card(&opened.rails, locality, &Gateways::default());
+        job.publish(&card, &bytes).map_err(|error| error.to_string())?;
         Ok((opened, card))
     };
     let later_vcis = (1..modex.vcis).map(open).collect::<Result<_, String>>()?;

@@ -69,16 +69,16 @@ pub(crate) fn publish_own(
     job.publish(PARAMETERS, &bytes).map_err(|error| error.to_string())
 }
 
-/// Returns the values that are the same on all processes. If the launcher placed all ranks on one node and no
+/// Returns the values that are the same on all processes; `host` holds the costs on this process's node. If the launcher placed all ranks on one node and no
 /// site was named, no exchange of localities is needed; otherwise rank 0 builds and publishes the site map.
 pub(crate) fn exchange(
     job: &Job,
     locality: &Locality,
-    own_vcis: usize,
+    (own_vcis, host): (usize, &HostCost),
     locality_of: impl Fn(u32) -> Result<Locality, String>,
 ) -> Result<Modex, String> {
     if job.size() == 1 {
-        let (costs, pairs, plans) = (Costs::default(), Pairs::default(), Arc::default());
+        let (costs, pairs, plans) = (within_a_node(host), Pairs::default(), Arc::default());
         let (sites, quic_first) = (SiteMap::flat(), QuicFirst::new());
         let (is_oversubscribed, vcis) = (false, own_vcis);
         return Ok(Modex { is_oversubscribed, vcis, sites, costs, pairs, quic_first, plans });

@@ -29,6 +29,7 @@ use crate::traced::traced;
 use crate::{record, strategy};
 
 /// Rails of a process.
+#[derive(Default)]
 pub(super) struct Opened {
     /// Rails in order of preference.
     pub(super) rails: Vec<Box<dyn Rail>>,
@@ -132,31 +133,38 @@ fn first_generation() -> u32 {
     ENGINES.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9e37_79b9)
 }
 
-/// Opens these rails of this process. Settings restrict the networks. `sites` is set before the first link opens
-/// and says which links cross sites.
+/// Opens these rails of this process, of which one alone in its job needs only that to itself. Settings restrict the
+/// networks. `sites` is set before the first link opens and says which links cross sites.
 pub(super) fn open_rails(
     job: &Job,
     wanted: &str,
     sites: &Arc<OnceLock<SiteMap>>,
     costs: &Arc<dyn CostStore>,
 ) -> Result<Opened, String> {
-    let rank = PeerId(job.rank());
-    let own = LoopbackRail::new(rank).map_err(|error| format!("rail self: {error}"))?;
-    let mut opened = Opened {
-        rails: vec![Box::new(own)],
-        teams: Vec::new(),
-        networks: TcpNetworks::default(),
-        closed: Vec::new(),
+    let own = LoopbackRail::new(PeerId(job.rank()));
+    let own = own.map_err(|error| format!("rail self: {error}"))?;
+    let mut opened = match job.size() {
+        1 => Opened::default(),
+        _ => open_rails_to_others(job, wanted, sites, costs)?,
     };
-    if job.size() == 1 {
-        return Ok(opened);
-    }
+    opened.rails.insert(0, Box::new(own));
+    Ok(opened)
+}
+
+/// Opens these rails to other processes.
+pub(super) fn open_rails_to_others(
+    job: &Job,
+    wanted: &str,
+    sites: &Arc<OnceLock<SiteMap>>,
+    costs: &Arc<dyn CostStore>,
+) -> Result<Opened, String> {
+    let mut opened = Opened::default();
     provide_open_files(wanted, job)?;
     let variable = settings::RAILS.variable();
     for team in wanted.split(',') {
         let names: Vec<_> = team.split('+').map(|name| name.trim().to_owned()).collect();
         for name in &names {
-            let mut known = opened.rails.iter().skip(1).map(|rail| rail.name());
+            let mut known = opened.rails.iter().map(|rail| rail.name());
             let is_closed = opened.closed.iter().any(|rail| rail.name == name);
             match name.as_str() {
                 _ if is_closed || known.any(|open| open == name) => {
@@ -317,7 +325,7 @@ fn patience() -> Result<Patience, String> {
 }
 
 /// The networks that the user allows.
-fn interface() -> Option<String> {
+pub(super) fn interface() -> Option<String> {
     settings::IFACE.given().map(|given| given.to_string_lossy().into_owned())
 }
 

@@ -7,10 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 
-use boot::Secret;
 use engine::{Envelope, Outcome, Selector, SendMode};
 use memory::Region;
-use runtime::{Contact, Instance, Needs};
+use runtime::{Contact, Instance, Needs, context};
 use wire::PeerId;
 
 /// Contacts of the processes of two jobs, and a barrier for all of them.
@@ -29,8 +28,9 @@ impl Meeting {
 
     /// Tells the contact of a process of job `job`, and returns those of the other job in order of rank.
     fn exchange(&self, job: usize, instance: &Instance) -> Vec<Contact> {
-        let contact = Contact::parse(&instance.contact().emit()).expect("a contact");
-        assert_eq!(&contact, instance.contact());
+        let own = instance.contact().expect("rails to others");
+        let contact = Contact::parse(&own.emit()).expect("a contact");
+        assert_eq!(contact, own);
         self.contacts[job].lock().unwrap().push(contact);
         self.all.wait();
         let mut others = self.contacts[1 - job].lock().unwrap().clone();
@@ -115,11 +115,11 @@ fn processes_of_two_jobs_exchange_messages() {
     let Some(rail) = on_each_rail("processes_of_two_jobs_exchange_messages") else { return };
     run_jobs([2, 3], move |job, instance, meeting| {
         let contacts = meeting.exchange(job, instance);
-        let peers = contacts.iter().map(|contact| instance.add_peer(contact, &key()));
-        let peers: Vec<PeerId> = peers.collect::<Result<_, _>>().expect("rails to others");
+        let peers = contacts.iter().map(|contact| instance.add_peer(contact));
+        let peers: Vec<PeerId> = peers.collect::<Result<_, _>>().expect("valid keys");
         let first = instance.size();
         assert_eq!(peers[0], PeerId(first), "after those of the job");
-        assert_eq!(instance.add_peer(&contacts[0], &key()), Ok(peers[0]), "known already");
+        assert_eq!(instance.add_peer(&contacts[0]), Ok(peers[0]), "known already");
         let name = instance.peer_name(peers[1]).to_string();
         assert_eq!(name, format!("rank 1 of job {:016x}", contacts[1].process().job));
         // A process is not known before all have added it.
@@ -145,6 +145,32 @@ fn processes_of_two_jobs_exchange_messages() {
 }
 
 #[test]
+fn processes_alone_in_their_jobs_open_rails_when_they_meet_others() {
+    let test = "processes_alone_in_their_jobs_open_rails_when_they_meet_others";
+    let Some(rail) = on_each_rail(test) else { return };
+    run_jobs([1, 1], move |job, instance, meeting| {
+        // The link to itself is there before and after.
+        let own = job as u32;
+        assert_eq!(swap(instance, (own, instance.own_peer()), own, 100), [Outcome::Ok; 2]);
+        assert!(!instance.knows_other_jobs() && !context::is_random(instance.draw_context()));
+        let contacts = meeting.exchange(job, instance);
+        let peer = instance.add_peer(&contacts[0]).expect("a valid key");
+        assert!(context::is_random(instance.draw_context()));
+        meeting.all.wait();
+        for len in [8, 100_000] {
+            assert_eq!(swap(instance, (own, peer), 1 - own, len), [Outcome::Ok; 2]);
+        }
+        let name = instance.progress().look(|worker| worker.rail_name(peer));
+        assert_eq!(name, Some(&*rail));
+        assert_eq!(swap(instance, (own, instance.own_peer()), own, 100), [Outcome::Ok; 2]);
+        let both = [instance.own_peer(), peer];
+        let places = instance.surroundings(both.into_iter()).expect("contacts");
+        assert_eq!((places.sites.nodes(), places.sites.sites()), (1, 1));
+        meeting.all.wait();
+    });
+}
+
+#[test]
 fn a_process_with_another_key_is_refused_and_told_why() {
     let Some(rail) = on_each_rail("a_process_with_another_key_is_refused_and_told_why") else {
         return;
@@ -155,9 +181,14 @@ fn a_process_with_another_key_is_refused_and_told_why() {
     };
     run_jobs([2, 2], move |job, instance, meeting| {
         let contacts = meeting.exchange(job, instance);
-        let key = Secret::made(|key| key.fill(job as u8));
-        let peers = contacts.iter().map(|contact| instance.add_peer(contact, &key));
-        let peer = peers.collect::<Result<Vec<_>, _>>().expect("rails to others")[0];
+        let strange = |contact: &Contact| {
+            let mut bytes = contact.emit();
+            // Behind job and rank.
+            bytes[12] ^= job as u8;
+            Contact::parse(&bytes).expect("a contact with another key")
+        };
+        let peers = contacts.iter().map(|contact| instance.add_peer(&strange(contact)));
+        let peer = peers.collect::<Result<Vec<_>, _>>().expect("valid keys")[0];
         meeting.all.wait();
         if job == 0 {
             let notices = send_in_vain(instance, peer);
@@ -188,7 +219,7 @@ fn a_site_that_only_gateways_of_another_job_reach_is_named() {
     }
     run_jobs([2, 2], |job, instance, meeting| {
         let contacts = meeting.exchange(job, instance);
-        let peer = instance.add_peer(&contacts[0], &key()).expect("rails to others");
+        let peer = instance.add_peer(&contacts[0]).expect("a valid key");
         let notices = send_in_vain(instance, peer);
         let name = instance.peer_name(peer).to_string();
         assert!(notices.contains(&name), "{notices}");
@@ -200,8 +231,3 @@ fn a_site_that_only_gateways_of_another_job_reach_is_named() {
 /// Setting of the rails.
 const VARIABLE: &str = "CANELE_RAILS";
 const CONTEXT: u64 = 0x40;
-
-/// The key that the jobs share.
-fn key() -> Secret {
-    Secret::made(|key| key.fill(0x5a))
-}

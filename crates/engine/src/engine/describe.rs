@@ -34,6 +34,24 @@ impl Engine {
         })
     }
 
+    /// True if a send of a communicator is not complete, or a receive of it has no message. The lowest two bits of a context
+    /// tell messages of one communicator apart.
+    pub fn has_pending_in(&self, context: u64) -> bool {
+        let is_of_it = |other: u64| other >> 2 == context >> 2;
+        let is_sent = |op: &Op| match &op.state {
+            OpState::Send(send) => {
+                matches!(send.head, Head::Matched(envelope) if is_of_it(envelope.context))
+            }
+            OpState::Free
+            | OpState::Posted
+            | OpState::Receiving { .. }
+            | OpState::RemoteReading { .. }
+            | OpState::Done(_) => false,
+        };
+        let mut posted = self.matching.all_posted().into_iter();
+        self.ops.all().any(is_sent) || posted.any(|(_, selector)| is_of_it(selector.context))
+    }
+
     /// Receives without a message, each with the peer that it names.
     pub fn unmatched_receives(&self) -> Vec<(Option<PeerId>, Selector)> {
         self.matching.all_posted()

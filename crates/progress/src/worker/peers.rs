@@ -1,11 +1,65 @@
 //! The peers of a worker: their names, those of other jobs, and the rails that lead to them.
 
+use std::time::Duration;
+
 use connect::PeerName;
-use rail::PathStatistics;
-use wire::{PeerId, ProcessId};
+use rail::{PathStatistics, Rail};
+use wire::{PeerId, ProcessId, RailId};
 
-use super::Worker;
+use super::{Directory, OwnAddresses, PolledRail, Worker, kind};
 
+/// Rails.
+impl Worker {
+    /// Adds rails behind the others. Those of one kind make a team.
+    pub(super) fn append_rails(&mut self, rails: Vec<Box<dyn Rail>>) {
+        for rail in rails {
+            let coalesce_within = rail.coalesce_within();
+            let name = rail.name();
+            let first = self.rails.iter().position(|known| kind(known.name) == kind(name));
+            self.rails.push(PolledRail {
+                name,
+                coalesce_within,
+                buffers: coalesce_within > Duration::ZERO,
+                team: RailId(first.unwrap_or(self.rails.len()) as u8),
+                has_twin: false,
+                is_mixed: false,
+                passes: rail.passes(),
+                passed_by: None,
+                idle_polls: 0,
+                skip: 0,
+                rail,
+            });
+        }
+        self.near = self.rails.iter_mut().position(|polled| polled.rail.neighbours().is_some());
+        self.count_teams();
+    }
+
+    pub(super) fn join_team(&mut self, kinds: &[&str]) {
+        let is_member = |polled: &PolledRail| kinds.contains(&kind(polled.name));
+        if let Some(first) = self.rails.iter().position(is_member) {
+            let members = self.rails.iter_mut().filter(|polled| is_member(polled));
+            members.for_each(|polled| polled.team = RailId(first as u8));
+        }
+        self.count_teams();
+    }
+
+    /// Adds rails, the teams among them, and the directory of peers that knows these rails. No other peer is known yet.
+    pub(crate) fn add_rails(
+        &mut self,
+        rails: Vec<Box<dyn Rail>>,
+        teams: &[Vec<String>],
+        directory: impl FnOnce(OwnAddresses) -> Box<dyn Directory>,
+    ) {
+        self.append_rails(rails);
+        for team in teams {
+            self.join_team(&team.iter().map(String::as_str).collect::<Vec<_>>());
+        }
+        let own = self.rails.iter().map(|one| (one.name.to_owned(), one.rail.address()));
+        self.directory = directory(own.collect());
+    }
+}
+
+/// Peers.
 impl Worker {
     /// Adds a process of another job, to which messages may be sent from now on, and which may connect to this process.
     /// Both have to know the same `key`. Returns its number.

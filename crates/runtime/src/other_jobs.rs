@@ -1,0 +1,148 @@
+//! Processes of other jobs: how they become peers, and where they are.
+
+use std::sync::{Arc, OnceLock};
+
+use cost::CostStore;
+use plan::Costs;
+use progress::Directory;
+use topo::StoredCosts;
+use topo::sites::{Locality, SiteMap};
+use wire::{PeerId, ProcessId};
+
+use crate::cards::{CARD, Cards, gateways, locality, make_card};
+use crate::contact::Contact;
+use crate::error::{Error, Result};
+use crate::instance::Instance;
+use crate::rails::{Opened, open_rails_to_others, wanted_rails};
+
+/// Nodes and sites of processes of several jobs, and the costs between them. All of these processes find the same.
+#[derive(Clone, Debug)]
+pub struct Surroundings {
+    /// Node and site of each process, by its place in the list.
+    pub sites: SiteMap,
+    /// Costs that the job of the first process has measured.
+    pub costs: Costs,
+    /// True if all are on one machine, and outnumber its cores.
+    pub is_oversubscribed: bool,
+}
+
+impl Instance {
+    /// The means by which a process of another job reaches this one. Opens rails to others, if this process is alone in
+    /// its job.
+    ///
+    /// # Errors
+    /// No rail can be opened.
+    pub fn contact(&self) -> Result<Contact> {
+        self.open_to_others()?;
+        Ok(self.known().own().clone())
+    }
+
+    /// The contact of a peer.
+    ///
+    /// # Errors
+    /// Those of [`Instance::contact`], or the launcher does not tell the business card of a process of the own job.
+    pub fn contact_of(&self, peer: PeerId) -> Result<Contact> {
+        if peer == self.own_peer() {
+            return self.contact();
+        }
+        if let Some(known) = self.known().contact(peer) {
+            return Ok(known.clone());
+        }
+        if !self.is_of_job(peer) {
+            return Err(Error(format!("{} has left no contact", self.peer_name(peer))));
+        }
+        let card = self.job().fetch(peer.0, CARD).map_err(|error| Error(error.to_string()))?;
+        let process = ProcessId { job: self.job().id(), rank: peer.0 };
+        Ok(Contact::new(process, *self.known().own().job(), card))
+    }
+
+    /// Adds a process of another job as a peer, or returns it if it is known. Each of the two processes adds the other.
+    /// The first message opens a link, over which both prove the key of the two jobs. All messages take the first VCI.
+    ///
+    /// # Errors
+    /// The contact names a process that does not exist, or has an invalid key; or no rail can be opened.
+    pub fn add_peer(&self, contact: &Contact) -> Result<PeerId> {
+        let process = contact.process();
+        if process.job == self.job().id() {
+            let missing = || Error(format!("{process} does not exist"));
+            let peer = self.peer(process.rank).ok_or_else(missing)?;
+            if peer != self.own_peer() {
+                self.known().note_own(peer, contact.clone());
+            }
+            return Ok(peer);
+        }
+        self.open_to_others()?;
+        let mut known = self.known();
+        if let Some(peer) = known.other(process) {
+            return Ok(peer);
+        }
+        let invalid = || Error(format!("the key of {process} is invalid"));
+        let key = known.key.with(process.job, &contact.job().key).ok_or_else(invalid)?;
+        let peer = self
+            .progress()
+            .look(|worker| worker.add_peer(process, key.expose(), contact.card().to_vec()));
+        known.note_other(peer, contact.clone());
+        Ok(peer)
+    }
+
+    /// The peer that is this process, if it is known.
+    pub fn find_peer(&self, process: ProcessId) -> Option<PeerId> {
+        if process.job == self.job().id() {
+            return self.peer(process.rank);
+        }
+        self.known().other(process)
+    }
+
+    /// The process that is this peer.
+    pub fn process_of(&self, peer: PeerId) -> Option<ProcessId> {
+        if self.is_of_job(peer) {
+            return Some(ProcessId { job: self.job().id(), rank: peer.0 });
+        }
+        self.known().contact(peer).map(Contact::process)
+    }
+
+    /// Finds where processes are, some of them of other jobs. A pure function of their contacts, so that all find the
+    /// same.
+    ///
+    /// # Errors
+    /// Those of [`Instance::contact_of`].
+    pub fn surroundings(&self, peers: impl Iterator<Item = PeerId>) -> Result<Surroundings> {
+        let contacts: Vec<Contact> =
+            peers.map(|peer| self.contact_of(peer)).collect::<Result<_>>()?;
+        let localities: Vec<Locality> = contacts.iter().map(Contact::locality).collect();
+        let sites = SiteMap::of(&localities);
+        let job = contacts.first().map(Contact::job);
+        let (costs, cores) = job.map_or((Costs::default(), 1), |job| (job.costs, job.cores));
+        let is_oversubscribed = sites.is_one_machine() && contacts.len() > cores as usize;
+        Ok(Surroundings { sites, costs, is_oversubscribed })
+    }
+
+    /// Opens rails to others, if this process is alone in its job and has none yet.
+    fn open_to_others(&self) -> Result<()> {
+        let mut known = self.known();
+        if known.is_open {
+            return Ok(());
+        }
+        let text = |error: std::io::Error| Error(error.to_string());
+        let costs: Arc<dyn CostStore> = Arc::new(StoredCosts::of_environment());
+        // No link leads to a process of this job.
+        let sites = Arc::new(OnceLock::from(SiteMap::flat()));
+        let opened =
+            open_rails_to_others(self.job(), &wanted_rails(), &sites, &costs).map_err(Error)?;
+        let locality = locality(&opened.networks).map_err(Error)?;
+        let gateways = gateways().map_err(Error)?;
+        let card = make_card(&opened.rails, &locality, &gateways);
+        opened.check_reach(self.job(), 2).map_err(Error)?;
+        let Opened { rails, teams, networks, closed: _ } = opened;
+        let directory = |own| -> Box<dyn Directory> {
+            let (job, members) = (self.shared_job(), Arc::clone(self.members()));
+            Box::new(Cards::new((job, CARD), own, (networks, gateways), self.modex(), members))
+        };
+        self.progress().add_rails(rails, &teams, directory).map_err(text)?;
+        let own = known.own();
+        let contact = Contact::new(own.process(), *own.job(), card);
+        known.note_own(self.own_peer(), contact);
+        known.is_open = true;
+        Ok(())
+    }
+}
