@@ -8,7 +8,7 @@ all work with pointers: it turns each argument into a value of crates/abi/src/ca
     a status                             `&Status`, `&mut Status`, `StatusOut` if it may be ignored, `Statuses`
     an array as long as a parameter      `&[T]`, `Slots` for results, `&[Cell<Handle>]` for requests; the parameter is not passed on
     another array                        `Array`, whose length the body knows
-    a text                               `String`, `PathBuf` for a file's name, `Chars` for results
+    a text                               `String`, `PathBuf` for a file's name, `RootText` if it counts at the root, `Chars` for results
     a buffer                             `Address`
     all other pointers                   as they are: words that the body stores or gives back
 
@@ -32,7 +32,7 @@ SAFETY = {
     "StatusOut, Statuses, status, status_mut": "status: MPI_STATUS_IGNORE (NULL), or one status or as many as the length beside it.",
     "array, array_mut, handles, Slots": "sized array: NULL, or as many values as the parameter says that gives its length.",
     "Array, Ints": "plain array: a constant of the standard, or as many values as the standard says for the communicator.",
-    "string, path, text, Chars, Label": "text: NULL, or a text that ends in a zero byte; for results, room for as much as the standard says.",
+    "string, path, text, RootText, Chars, Label": "text: NULL, or a text that ends in a zero byte; for results, room for as much as the standard says.",
     "Address, Value": "buffer: a constant of the standard, or memory that belongs to the operation until it completes.",
 }
 # Kinds whose pointers are words: bodies store them, or give them back.
@@ -134,6 +134,8 @@ def argument(parameter, function, width):
         return f"tool::given(Value::new({name}))?" if is_tool else f"Address::new({name})"
     if parameter.name == "filename":
         return f"arguments::path({quoted})?"
+    if parameter.kind == "STRING" and parameter.at_root:
+        return f"RootText::new({quoted})"
     if parameter.kind == "STRING" and parameter.direction == "in":
         return f"tool::text({name})?" if is_tool else f"arguments::string({quoted})?"
     if parameter.kind == "STRING":

@@ -409,6 +409,27 @@ impl IntSlice<'_> {
     }
 }
 
+/// A text that counts at the root only.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RootText {
+    name: &'static str,
+    first: *const c_char,
+}
+
+impl RootText {
+    /// # Safety
+    /// At the root, the address leads to a text that ends in a zero byte, or is NULL.
+    pub unsafe fn new(name: &'static str, first: *const c_char) -> Self {
+        Self { name, first }
+    }
+
+    /// The text, at the root.
+    pub fn read(self) -> Result<String> {
+        // SAFETY: the maker vouched for it.
+        unsafe { crate::arguments::string(self.name, self.first) }
+    }
+}
+
 /// Room for a text.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chars {

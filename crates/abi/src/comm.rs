@@ -177,10 +177,7 @@ pub(crate) fn comm_split_type(
         (TYPE_SHARED, ..) | (TYPE_HW_GUIDED | TYPE_RESOURCE_GUIDED, Some(SHARED_MEMORY), _) => {
             Some(nodes.first)
         }
-        (TYPE_HW_GUIDED | TYPE_RESOURCE_GUIDED, Some(SITE), _) => {
-            let process = comm.process();
-            Some(process.site(process.own_peer()) as c_int)
-        }
+        (TYPE_HW_GUIDED | TYPE_RESOURCE_GUIDED, Some(SITE), _) => Some(comm.own_site() as c_int),
         (TYPE_RESOURCE_GUIDED, None, Some("mpi://WORLD")) => Some(0),
         (TYPE_RESOURCE_GUIDED, None, Some("mpi://SELF")) => Some(comm.rank() as c_int),
         (TYPE_HW_UNGUIDED, ..) => nodes.several.then_some(nodes.first),
@@ -206,6 +203,7 @@ pub(crate) fn comm_free(on: InOut<RawHandle>) -> Result<()> {
 pub(crate) fn comm_disconnect(on: InOut<RawHandle>) -> Result<()> {
     let found = comm(on.get())?;
     if !found.handle().is_predefined() {
+        found.await_pending();
         mpi::collective::barrier(&found)?;
     }
     comm_free(on)

@@ -7,7 +7,7 @@
 //! * `StatusOut`, `Statuses`, `status`, `status_mut` of a status: MPI_STATUS_IGNORE (NULL), or one status or as many as the length beside it.
 //! * `array`, `array_mut`, `handles`, `Slots` of a sized array: NULL, or as many values as the parameter says that gives its length.
 //! * `Array`, `Ints` of a plain array: a constant of the standard, or as many values as the standard says for the communicator.
-//! * `string`, `path`, `text`, `Chars`, `Label` of a text: NULL, or a text that ends in a zero byte; for results, room for as much as the standard says.
+//! * `string`, `path`, `text`, `RootText`, `Chars`, `Label` of a text: NULL, or a text that ends in a zero byte; for results, room for as much as the standard says.
 //! * `Address`, `Value` of a buffer: a constant of the standard, or memory that belongs to the operation until it completes.
 
 use std::ffi::{c_char, c_double, c_int, c_void};
@@ -286,13 +286,13 @@ pub unsafe extern "C" fn MPI_Cartdim_get(comm: RawHandle, ndims: *mut c_int) -> 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Cartdim_get(comm: RawHandle, ndims: *mut c_int) -> c_int { finish("MPI_Cartdim_get", On::Comm(comm), || unsafe { topology::cartdim_get(comm, Out::new("ndims", ndims)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Close_port(_port_name: *const c_char) -> c_int { finish("MPI_Close_port", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_Close_port(port_name: *const c_char) -> c_int { finish("MPI_Close_port", On::Process, || unsafe { ports::close_port(arguments::string("port_name", port_name)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Close_port(_port_name: *const c_char) -> c_int { finish("MPI_Close_port", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_Close_port(port_name: *const c_char) -> c_int { finish("MPI_Close_port", On::Process, || unsafe { ports::close_port(arguments::string("port_name", port_name)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Comm_accept(_port_name: *const c_char, _info: RawHandle, _root: c_int, comm: RawHandle, newcomm: *mut RawHandle) -> c_int { finish_or("MPI_Comm_accept", On::Comm(comm), unsupported, || unsafe { unset(Out::optional(newcomm), 0x100) }) }
+pub unsafe extern "C" fn MPI_Comm_accept(port_name: *const c_char, info: RawHandle, root: c_int, comm: RawHandle, newcomm: *mut RawHandle) -> c_int { finish_or("MPI_Comm_accept", On::Comm(comm), || unsafe { ports::comm_accept(RootText::new("port_name", port_name), info, root, comm, Out::new("newcomm", newcomm)?) }, || unsafe { unset(Out::optional(newcomm), 0x100) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Comm_accept(_port_name: *const c_char, _info: RawHandle, _root: c_int, comm: RawHandle, newcomm: *mut RawHandle) -> c_int { finish_or("MPI_Comm_accept", On::Comm(comm), unsupported, || unsafe { unset(Out::optional(newcomm), 0x100) }) }
+pub unsafe extern "C" fn PMPI_Comm_accept(port_name: *const c_char, info: RawHandle, root: c_int, comm: RawHandle, newcomm: *mut RawHandle) -> c_int { finish_or("MPI_Comm_accept", On::Comm(comm), || unsafe { ports::comm_accept(RootText::new("port_name", port_name), info, root, comm, Out::new("newcomm", newcomm)?) }, || unsafe { unset(Out::optional(newcomm), 0x100) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_attach_buffer(comm: RawHandle, buffer: *mut c_void, size: c_int) -> c_int { finish("MPI_Comm_attach_buffer", On::Comm(comm), || unsafe { p2p::comm_attach_buffer(comm, Address::new(buffer), size as i64) }) }
 #[unsafe(no_mangle)]
@@ -310,9 +310,9 @@ pub unsafe extern "C" fn MPI_Comm_compare(comm1: RawHandle, comm2: RawHandle, re
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_compare(comm1: RawHandle, comm2: RawHandle, result: *mut c_int) -> c_int { finish("MPI_Comm_compare", On::Comm(comm1), || unsafe { comm::comm_compare(comm1, comm2, Out::new("result", result)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Comm_connect(_port_name: *const c_char, _info: RawHandle, _root: c_int, comm: RawHandle, newcomm: *mut RawHandle) -> c_int { finish_or("MPI_Comm_connect", On::Comm(comm), unsupported, || unsafe { unset(Out::optional(newcomm), 0x100) }) }
+pub unsafe extern "C" fn MPI_Comm_connect(port_name: *const c_char, info: RawHandle, root: c_int, comm: RawHandle, newcomm: *mut RawHandle) -> c_int { finish_or("MPI_Comm_connect", On::Comm(comm), || unsafe { ports::comm_connect(RootText::new("port_name", port_name), info, root, comm, Out::new("newcomm", newcomm)?) }, || unsafe { unset(Out::optional(newcomm), 0x100) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Comm_connect(_port_name: *const c_char, _info: RawHandle, _root: c_int, comm: RawHandle, newcomm: *mut RawHandle) -> c_int { finish_or("MPI_Comm_connect", On::Comm(comm), unsupported, || unsafe { unset(Out::optional(newcomm), 0x100) }) }
+pub unsafe extern "C" fn PMPI_Comm_connect(port_name: *const c_char, info: RawHandle, root: c_int, comm: RawHandle, newcomm: *mut RawHandle) -> c_int { finish_or("MPI_Comm_connect", On::Comm(comm), || unsafe { ports::comm_connect(RootText::new("port_name", port_name), info, root, comm, Out::new("newcomm", newcomm)?) }, || unsafe { unset(Out::optional(newcomm), 0x100) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_create(comm: RawHandle, group: RawHandle, newcomm: *mut RawHandle) -> c_int { finish_or("MPI_Comm_create", On::Comm(comm), || unsafe { comm::comm_create(comm, group, Out::new("newcomm", newcomm)?) }, || unsafe { unset(Out::optional(newcomm), 0x100) }) }
 #[unsafe(no_mangle)]
@@ -410,9 +410,9 @@ pub unsafe extern "C" fn MPI_Comm_iflush_buffer(comm: RawHandle, request: *mut R
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_iflush_buffer(comm: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_Comm_iflush_buffer", On::Comm(comm), || unsafe { p2p::comm_iflush_buffer(comm, Out::new("request", request)?) }, || unsafe { unset(Out::optional(request), 0x180) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Comm_join(_fd: c_int, intercomm: *mut RawHandle) -> c_int { finish_or("MPI_Comm_join", On::Process, unsupported, || unsafe { unset(Out::optional(intercomm), 0x100) }) }
+pub unsafe extern "C" fn MPI_Comm_join(fd: c_int, intercomm: *mut RawHandle) -> c_int { finish_or("MPI_Comm_join", On::Process, || unsafe { ports::comm_join(fd, Out::new("intercomm", intercomm)?) }, || unsafe { unset(Out::optional(intercomm), 0x100) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Comm_join(_fd: c_int, intercomm: *mut RawHandle) -> c_int { finish_or("MPI_Comm_join", On::Process, unsupported, || unsafe { unset(Out::optional(intercomm), 0x100) }) }
+pub unsafe extern "C" fn PMPI_Comm_join(fd: c_int, intercomm: *mut RawHandle) -> c_int { finish_or("MPI_Comm_join", On::Process, || unsafe { ports::comm_join(fd, Out::new("intercomm", intercomm)?) }, || unsafe { unset(Out::optional(intercomm), 0x100) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_rank(comm: RawHandle, rank: *mut c_int) -> c_int { finish("MPI_Comm_rank", On::Comm(comm), || unsafe { comm::comm_rank(comm, Out::new("rank", rank)?) }) }
 #[unsafe(no_mangle)]
@@ -1418,9 +1418,9 @@ pub unsafe extern "C" fn MPI_Keyval_free(keyval: *mut c_int) -> c_int { finish("
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Keyval_free(keyval: *mut c_int) -> c_int { finish("MPI_Keyval_free", On::Process, || unsafe { attribute::keyval_free(InOut::new("keyval", keyval)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Lookup_name(_service_name: *const c_char, _info: RawHandle, _port_name: *mut c_char) -> c_int { finish("MPI_Lookup_name", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_Lookup_name(service_name: *const c_char, info: RawHandle, port_name: *mut c_char) -> c_int { finish("MPI_Lookup_name", On::Process, || unsafe { ports::lookup_name(arguments::string("service_name", service_name)?, info, Chars::new("port_name", port_name)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Lookup_name(_service_name: *const c_char, _info: RawHandle, _port_name: *mut c_char) -> c_int { finish("MPI_Lookup_name", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_Lookup_name(service_name: *const c_char, info: RawHandle, port_name: *mut c_char) -> c_int { finish("MPI_Lookup_name", On::Process, || unsafe { ports::lookup_name(arguments::string("service_name", service_name)?, info, Chars::new("port_name", port_name)) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Message_fromint(message: c_int) -> RawHandle { env::message_fromint(message) }
 #[unsafe(no_mangle)]
@@ -1546,9 +1546,9 @@ pub unsafe extern "C" fn MPI_Op_toint(op: RawHandle) -> c_int { env::op_toint(op
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Op_toint(op: RawHandle) -> c_int { env::op_toint(op) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Open_port(_info: RawHandle, _port_name: *mut c_char) -> c_int { finish("MPI_Open_port", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_Open_port(info: RawHandle, port_name: *mut c_char) -> c_int { finish("MPI_Open_port", On::Process, || unsafe { ports::open_port(info, Chars::new("port_name", port_name)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Open_port(_info: RawHandle, _port_name: *mut c_char) -> c_int { finish("MPI_Open_port", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_Open_port(info: RawHandle, port_name: *mut c_char) -> c_int { finish("MPI_Open_port", On::Process, || unsafe { ports::open_port(info, Chars::new("port_name", port_name)) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Pack(inbuf: *const c_void, incount: c_int, datatype: RawHandle, outbuf: *mut c_void, outsize: c_int, position: *mut c_int, comm: RawHandle) -> c_int { finish("MPI_Pack", On::Comm(comm), || unsafe { pack::pack(Address::new(inbuf), incount as i64, datatype, Address::new(outbuf), outsize as i64, InOutInt::Int(InOut::new("position", position)?), comm) }) }
 #[unsafe(no_mangle)]
@@ -1614,9 +1614,9 @@ pub unsafe extern "C" fn MPI_Psend_init(_buf: *const c_void, _partitions: c_int,
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Psend_init(_buf: *const c_void, _partitions: c_int, _count: i64, _datatype: RawHandle, _dest: c_int, _tag: c_int, comm: RawHandle, _info: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_Psend_init", On::Comm(comm), unsupported, || unsafe { unset(Out::optional(request), 0x180) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Publish_name(_service_name: *const c_char, _info: RawHandle, _port_name: *const c_char) -> c_int { finish("MPI_Publish_name", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_Publish_name(service_name: *const c_char, info: RawHandle, port_name: *const c_char) -> c_int { finish("MPI_Publish_name", On::Process, || unsafe { ports::publish_name(arguments::string("service_name", service_name)?, info, arguments::string("port_name", port_name)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Publish_name(_service_name: *const c_char, _info: RawHandle, _port_name: *const c_char) -> c_int { finish("MPI_Publish_name", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_Publish_name(service_name: *const c_char, info: RawHandle, port_name: *const c_char) -> c_int { finish("MPI_Publish_name", On::Process, || unsafe { ports::publish_name(arguments::string("service_name", service_name)?, info, arguments::string("port_name", port_name)?) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Put(origin_addr: *const c_void, origin_count: c_int, origin_datatype: RawHandle, target_rank: c_int, target_disp: isize, target_count: c_int, target_datatype: RawHandle, win: RawHandle) -> c_int { finish("MPI_Put", On::Win(win), || unsafe { window::put(Address::new(origin_addr), origin_count as i64, origin_datatype, target_rank, target_disp, target_count as i64, target_datatype, win) }) }
 #[unsafe(no_mangle)]
@@ -2466,9 +2466,9 @@ pub unsafe extern "C" fn MPI_Unpack_external_c(datarep: *const c_char, inbuf: *c
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Unpack_external_c(datarep: *const c_char, inbuf: *const c_void, insize: i64, position: *mut i64, outbuf: *mut c_void, outcount: i64, datatype: RawHandle) -> c_int { finish("MPI_Unpack_external_c", On::Process, || unsafe { pack::unpack_external(arguments::string("datarep", datarep)?, Address::new(inbuf), insize, InOutInt::Count(InOut::new("position", position.cast())?), Address::new(outbuf), outcount, datatype) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Unpublish_name(_service_name: *const c_char, _info: RawHandle, _port_name: *const c_char) -> c_int { finish("MPI_Unpublish_name", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_Unpublish_name(service_name: *const c_char, info: RawHandle, port_name: *const c_char) -> c_int { finish("MPI_Unpublish_name", On::Process, || unsafe { ports::unpublish_name(arguments::string("service_name", service_name)?, info, arguments::string("port_name", port_name)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Unpublish_name(_service_name: *const c_char, _info: RawHandle, _port_name: *const c_char) -> c_int { finish("MPI_Unpublish_name", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_Unpublish_name(service_name: *const c_char, info: RawHandle, port_name: *const c_char) -> c_int { finish("MPI_Unpublish_name", On::Process, || unsafe { ports::unpublish_name(arguments::string("service_name", service_name)?, info, arguments::string("port_name", port_name)?) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Wait(request: *mut RawHandle, status: *mut Status) -> c_int { finish("MPI_Wait", On::Process, || unsafe { request::wait(InOut::new("request", request)?, StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]

@@ -78,6 +78,7 @@ pub(crate) fn initialize(level: ThreadLevel) -> Result<&'static WorldModel> {
 pub(crate) fn finalize() -> Result<()> {
     let world = current()?;
     world.end_file_threads();
+    world.ports().end();
     shared::leave().map_err(other)?;
     STATE.store(FINALIZED, Ordering::Release);
     world.drop_objects();

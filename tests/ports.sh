@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Jobs that meet: over all rails, alone or of several ranks, at once, in threads, by a socket; names, errors, deaths.
+# Usage: ports.sh PREFIX
+set -u
+cd "$(dirname "$0")" || exit 1
+. ./check.sh
+prefix=$1
+work=$(mktemp -d)
+started=()
+trap 'for id in "${started[@]}"; do kill -9 "$id" 2>/dev/null; done; rm -rf "$work"' EXIT
+export CANELE_CACHE_DIR=$work/cache
+for program in ports ports_wrong; do
+    "$prefix/bin/mpicc" -Wall -Werror -O1 "programs/$program.c" -o "$work/$program" -lpthread || exit 1
+done
+go() { timeout 120 "$prefix/bin/mpiexec" "$@"; }
+# Two jobs that meet: ranks of the accepting one, of the connecting one (0: a program without a launcher), options of mpiexec.
+pair() {
+    local accepting=$1 connecting=$2
+    shift 2
+    role() { # role, ranks, options
+        if [ "$2" = 0 ]; then timeout 120 "$work/ports" "$1" "s$$"; else go "${@:3}" -n "$2" "$work/ports" "$1" "s$$"; fi
+    }
+    role accept "$accepting" "$@" >"$work/accept" 2>&1 &
+    started+=($!)
+    role connect "$connecting" "$@" >"$work/connect" 2>&1
+    wait $!
+    echo $(cat "$work/accept" "$work/connect")
+}
+for ranks in "2 3" "3 1" "0 2" "2 0" "0 0"; do
+    # shellcheck disable=SC2086
+    check "jobs of $ranks ranks meet (0: without a launcher)" "ok accept ok connect" "$(pair $ranks)"
+done
+for rails in tcp quic; do
+    check "over $rails" "ok accept ok connect" "$(pair 2 2 -genv CANELE_RAILS $rails)"
+done
+check "with several VCIs" "ok accept ok connect" "$(pair 2 1 -genv CANELE_VCIS 4)"
+check "two halves of a job meet" "ok within" "$(go -n 4 "$work/ports" within 2>&1)"
+check "several threads meet at one port" "ok threads" "$(go -n 2 "$work/ports" threads 2>&1)"
+check "two processes join by a socket" "ok join ok join" "$(echo $(timeout 60 "$work/ports" join 2>&1; sleep 0.5))"
+check "no published name is left" "" "$(ls -A "$CANELE_CACHE_DIR/names")"
+check "its folder is closed to others" 700 "$(stat -c %a "$CANELE_CACHE_DIR/names")"
+
+# Names and ports that do not serve.
+check "errors have their classes" "ok wrong" "$(go -n 2 "$work/ports_wrong" wrong 2>&1)"
+# Callers that die at any moment, and strangers, end nothing.
+check "a job accepts after callers have died" "ok deaths" "$(timeout 100 "$work/ports_wrong" deaths 2>&1)"
+finish_checks
