@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Plays salloc, squeue, scancel and srun of a Slurm with two nodes, by the name under which it is called.
+"""Plays salloc, squeue, scancel, scontrol and srun of a Slurm with two nodes, by the name under which it is called.
 
-Jobs are files in the folder $PLAYED_SLURM: number, name, state and process of their salloc. One job has both nodes. It
-says what Slurm 22.05 says. Used where no Slurm is installed.
+Jobs are in a file of the folder $PLAYED_SLURM: number, name, state and process of their salloc. One job has both nodes. Jobs
+that Slurm has ended are kept with their reason. `scontrol update jobid=N endtime=now` ends a job by its time limit. It says what Slurm 22.05 says. Used where no Slurm is installed.
 """
 
 import fcntl
@@ -24,7 +24,7 @@ def locked(change):
         fcntl.flock(lock, fcntl.LOCK_EX)
         lock.seek(0)
         jobs = json.loads(lock.read() or "{}")
-        jobs = {number: job for number, job in jobs.items() if os.path.exists(f"/proc/{job['process']}")}
+        jobs = {number: job for number, job in jobs.items() if "reason" in job or os.path.exists(f"/proc/{job['process']}")}
         result = change(jobs)
         lock.truncate(0)
         lock.write(json.dumps(jobs))
@@ -51,7 +51,6 @@ def salloc(options, command):
     ended = []
 
     def revoke():
-        locked(lambda jobs: jobs.pop(number, None))
         say(f"Job allocation {number} has been revoked.")
         sys.exit(1)
 
@@ -64,11 +63,20 @@ def salloc(options, command):
             say(f"job {number} queued and waiting for resources")
         said = True
         time.sleep(0.05)
-        if ended or number not in locked(dict):
+        if ended or is_over(number):
+            locked(lambda jobs: jobs.pop(number, None))
             revoke()
     say(f"Granted job allocation {number}")
     given = {"SLURM_JOB_ID": number, "SLURM_JOB_NODELIST": f"{NODE}[1-2]", "SLURM_TASKS_PER_NODE": "2(x2)"}
-    code = subprocess.call(command, env=dict(os.environ, **given))
+    process = subprocess.Popen(command, env=dict(os.environ, **given))
+    while (code := process.poll()) is None:
+        time.sleep(0.05)
+        if is_over(number):
+            # Else the command goes on.
+            if "--kill-command=TERM" in options:
+                process.terminate()
+            process.wait()
+            revoke()
     say(f"Relinquishing job allocation {number}")
     locked(lambda jobs: jobs.pop(number, None))
     return code
@@ -80,8 +88,13 @@ def submit(jobs, name):
     return number
 
 
+def is_over(number):
+    return "reason" in locked(dict).get(number, {"reason": ""})
+
+
 def grant(jobs, number):
-    if all(job["state"] == "PENDING" for job in jobs.values()) and min(jobs, key=int) == number:
+    waiting = {known: job for known, job in jobs.items() if "reason" not in job}
+    if all(job["state"] == "PENDING" for job in waiting.values()) and waiting and min(waiting, key=int) == number:
         jobs[number]["state"] = "RUNNING"
     return jobs.get(number, {}).get("state")
 
@@ -90,9 +103,9 @@ def squeue(options):
     wanted = [word.split("=", 1)[1] for word in options if word.startswith("--jobs=")]
     form = next(word.split("=", 1)[1] for word in options if word.startswith("--format="))
     for number, job in locked(dict).items():
-        if wanted in ([], [number]):
-            reason = "None" if job["state"] == "RUNNING" else "Resources"
-            values = {"%T": job["state"], "%r": reason, "%S": "N/A", "%j": job["name"], "%i": number}
+        if wanted in ([], [number]) and ("--states=all" in options or "reason" not in job):
+            reason = job.get("reason", "None" if job["state"] == "RUNNING" else "Resources")
+            values = {"%T": job["state"], "%r": reason, "%S": "N/A", "%l": "5:00", "%j": job["name"], "%i": number}
             print(re.sub("%.", lambda key: values[key.group()], form))
     return 0
 
@@ -100,15 +113,20 @@ def squeue(options):
 def scancel(options):
     names = [word.split("=", 1)[1] for word in options if word.startswith("--name=")]
     for number, job in locked(dict).items():
-        if job["name"] in names or number in options:
-            os.kill(job["process"], signal.SIGTERM)
-            locked(lambda jobs: jobs.pop(number, None))
+        if "reason" not in job and (job["name"] in names or number in options):
+            locked(lambda jobs: jobs[number].update(state="CANCELLED", reason="None"))
+    return 0
+
+
+def scontrol(options):
+    number = options[1].split("=", 1)[1]
+    locked(lambda jobs: jobs[number].update(state="TIMEOUT", reason="TimeLimit"))
     return 0
 
 
 def srun(options, command):
     values = dict(word.split("=", 1) for word in options if "=" in word)
-    if values["--jobid"] not in locked(dict):
+    if is_over(values["--jobid"]):
         print("srun: error: Unable to confirm allocation for job: Invalid job id specified", file=sys.stderr)
         return 1
     os.execvpe(command[0], command, dict(os.environ, SLURMD_NODENAME=values["--nodelist"]))
@@ -125,4 +143,4 @@ def divided(words):
 called = os.path.basename(sys.argv[0])
 if called in ("salloc", "srun"):
     sys.exit({"salloc": salloc, "srun": srun}[called](*divided(sys.argv[1:])))
-sys.exit({"squeue": squeue, "scancel": scancel}[called](sys.argv[1:]))
+sys.exit({"squeue": squeue, "scancel": scancel, "scontrol": scontrol}[called](sys.argv[1:]))

@@ -3,35 +3,14 @@
 set -u
 cd "$(dirname "$0")" || exit 1
 . ./check.sh
-server=$(PATH=$PATH:/usr/sbin command -v sshd) && command -v ssh ssh-keygen >/dev/null || { skip "mpiexec over ssh" "no ssh client and server here"; exit 0; }
+. ./ssh_server.sh
+has_ssh "mpiexec over ssh" || exit 0
 prefix=$(realpath "$1")
 work=$(mktemp -d)
 started=()
 trap 'for id in "${started[@]}"; do kill "$id" 2>/dev/null; done; rm -rf "$work"' EXIT
 chmod 755 "$work"
-[ "$(id -u)" != 0 ] || mkdir -p /run/sshd
-ssh-keygen -q -t ed25519 -N '' -f "$work/host" && ssh-keygen -q -t ed25519 -N '' -f "$work/key" || exit 1
-cp "$work/key.pub" "$work/keys"
-port=0
-for try in 1 2 3 4 5; do
-    port=$((20000 + RANDOM % 10000))
-    cat >"$work/server" <<X
-HostKey $work/host
-AuthorizedKeysFile $work/keys
-StrictModes no
-PasswordAuthentication no
-KbdInteractiveAuthentication no
-PermitRootLogin yes
-PidFile none
-ListenAddress 127.0.0.1:$port
-X
-    "$server" -D -e -f "$work/server" 2>"$work/server.log" &
-    server_id=$!
-    until_true 10 'grep -q "Server listening" "$work/server.log" || ! [ -e /proc/$server_id ]'
-    grep -q "Server listening" "$work/server.log" && break
-done
-started+=($server_id)
-echo "grid $(cut -d' ' -f1,2 "$work/host.pub")" >"$work/known"
+start_ssh_server server || exit 1
 cat >"$work/config" <<X
 Host refused
   Port 1
@@ -45,13 +24,10 @@ Host *.invalid
   HostName %h
 Host a b refused unknown keyless
   HostName 127.0.0.1
-  HostKeyAlias grid
+  HostKeyAlias server
 Host *
   Port $port
-  User $(id -un)
-  IdentitiesOnly yes
-  IdentityAgent none
-  UserKnownHostsFile $work/known
+$own_ssh
 X
 # Options of mpiexec for ssh, with a configuration of the test's own.
 printf '#!/bin/sh\nexec ssh -F %s/config -x -o BatchMode=yes -o ConnectTimeout=20 "$@"\n' "$work" >"$work/ssh"

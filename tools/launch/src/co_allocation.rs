@@ -24,6 +24,15 @@ use crate::tree;
 #[derive(Default)]
 pub(crate) struct CoAllocation {
     sites: Vec<SiteAllocation>,
+    /// Reports of the agents that hold them, each with its index.
+    reports: Option<Receiver<(usize, Report)>>,
+}
+
+/// A failure on hosts of Slurm, which is told unless Slurm has taken the hosts back.
+pub(crate) struct Unexplained {
+    pub text: String,
+    /// Time at which it is told.
+    pub due: Instant,
 }
 
 /// Reason why there are no hosts, and the exit code.
@@ -79,14 +88,26 @@ impl CoAllocation {
             patience_s,
         };
         all.wait(&reports, signals, &wait)?;
-        for one in &mut all.sites {
+        for one in &all.sites {
             one.equip(&mut grid.sites[one.site]);
         }
         options.hosts.clear();
         options.take_grid(grid);
         let completed = options.complete();
         completed.map_err(|error| NotAllocated { code: 2, text: error.to_string() })?;
+        all.reports = Some(reports);
         Ok(all)
+    }
+
+    /// True if this process holds the hosts of the site.
+    pub fn has(&self, site: &str) -> bool {
+        self.sites.iter().any(|one| one.name == site)
+    }
+
+    /// Returns a line about a site whose hosts are gone, as after Slurm's time limit.
+    pub fn poll_ended(&mut self) -> Option<String> {
+        let (at, report) = self.reports.as_ref()?.try_recv().ok()?;
+        self.sites[at].handle(report).err()
     }
 
     /// Waits until each site has its hosts.
@@ -199,7 +220,11 @@ impl SiteAllocation {
     fn handle(&mut self, report: Report) -> Result<(), String> {
         let message = match report {
             Report::Message(message) => message,
-            Report::Closed => return Err(self.node.loss_text()),
+            Report::Closed => {
+                let (text, job) = (self.node.loss_text(), self.job.as_deref());
+                let held = job.map(|job| format!("; it held allocation {job} of Slurm"));
+                return Err(text + &held.unwrap_or_default());
+            }
             Report::Foreign(said) => return Err(self.node.stranger_text(&said)),
         };
         match message.kind {
@@ -227,16 +252,19 @@ impl SiteAllocation {
                 self.job = Some(job);
             }
             AllocationEvent::Ended(reason) => {
-                return Err(format!("no hosts from Slurm: {reason}"));
+                return Err(match (&self.hosts, &self.job) {
+                    (Some(_), Some(job)) => format!("Slurm has ended allocation {job}: {reason}"),
+                    _ => format!("no hosts from Slurm: {reason}"),
+                });
             }
         }
         Ok(())
     }
 
     /// Gives the site its hosts, and launchers that reach them.
-    fn equip(&mut self, site: &mut Site) {
-        let (own, hosts) = (site.slots, self.hosts.take().unwrap_or_default());
-        let hosts = hosts.into_iter().map(|one| Host { slots: own.or(one.slots), ..one });
+    fn equip(&self, site: &mut Site) {
+        let (own, hosts) = (site.slots, self.hosts.iter().flatten().cloned());
+        let hosts = hosts.map(|one| Host { slots: own.or(one.slots), ..one });
         site.hosts = hosts.collect();
         let job = self.job.as_deref().unwrap_or_default();
         let srun = Launcher::slurm().with(&[format!("--jobid={job}")]);
@@ -359,7 +387,7 @@ mod tests {
 
     #[test]
     fn sites_that_wait_are_told_with_their_states() {
-        let mut all = CoAllocation { sites: vec![site("fork"), site("fork")] };
+        let mut all = CoAllocation { sites: vec![site("fork"), site("fork")], reports: None };
         all.sites[1].name = "s".into();
         assert_eq!(all.waiting_text(), "waiting for Slurm at sites n, s");
         all.sites[0].take(AllocationEvent::Queued("3".into())).unwrap();

@@ -39,7 +39,7 @@ pub fn mpiexec_main(arguments: &[OsString]) -> ExitCode {
         }
     };
     // The hosts go back when this is dropped.
-    let _allocation = match CoAllocation::of(&mut options, &mut signals) {
+    let allocation = match CoAllocation::of(&mut options, &mut signals) {
         Ok(allocation) => allocation,
         Err(NotAllocated { code, text }) => {
             tell!("mpiexec: {text}");
@@ -49,7 +49,10 @@ pub fn mpiexec_main(arguments: &[OsString]) -> ExitCode {
     for text in options.notes.iter().cloned().chain(foreign::warnings(&options)) {
         tell!("mpiexec: {text}");
     }
-    let started = if singleton { Run::serve_singleton(*options) } else { Run::start(&options) };
+    let started = match singleton {
+        true => Run::serve_singleton(*options),
+        false => Run::start(&options, allocation),
+    };
     match started {
         Ok(run) => ExitCode::from(run.finish(&mut signals)),
         Err(text) => {

@@ -1,5 +1,6 @@
 //! A job as `mpiexec` runs it: one loop over the reports of the agents.
 
+mod ended_allocation;
 mod ending;
 mod report;
 mod worlds;
@@ -14,6 +15,7 @@ use signal_hook::consts::signal::*;
 use signal_hook::iterator::Signals;
 
 use crate::channel::{BODY_MAX, Ended, Exit, Lost, Message, MessageKind, Serving};
+use crate::co_allocation::{CoAllocation, Unexplained};
 use crate::collected::Collected;
 use crate::input::InputRanks;
 use crate::job_report::Reporting;
@@ -100,6 +102,10 @@ pub(crate) struct Run {
     trace: Option<Trace>,
     profile: Option<Profile>,
     reporting: Reporting,
+    /// Hosts that the job has from Slurm.
+    allocation: CoAllocation,
+    /// A failure that the end of an allocation may explain.
+    unexplained: Option<Unexplained>,
 }
 
 /// Cause of a job's end.
@@ -116,8 +122,9 @@ impl Run {
     ///
     /// # Errors
     /// Fails if an agent cannot be started, or a file of the user cannot be opened, with one line.
-    pub fn start(options: &Options) -> Result<Self, String> {
+    pub fn start(options: &Options, allocation: CoAllocation) -> Result<Self, String> {
         let mut run = Self::empty(options.clone())?;
+        run.allocation = allocation;
         let name = WorldName::draw()?;
         let world = TreeWorld { job: name.job(), ..TreeWorld::default() };
         let tree = Tree::of(options, &run.here, &world);
@@ -208,6 +215,8 @@ impl Run {
             trace: None,
             profile: None,
             reporting: Reporting::new(options.command()),
+            allocation: CoAllocation::default(),
+            unexplained: None,
             options,
         })
     }
@@ -223,7 +232,7 @@ impl Run {
     /// Runs until the last rank has ended. Returns the job's exit code.
     pub fn finish(mut self, signals: &mut Signals) -> u8 {
         let mut checked = Instant::now();
-        while self.left > 0 {
+        while self.left > 0 || self.unexplained.is_some() {
             match self.events.recv_timeout(TICK) {
                 Ok(RunEvent::From(node, Report::Message(message))) => self.handle(node, message),
                 Ok(RunEvent::From(node, Report::Closed)) => self.handle_lost_agent(node),
@@ -250,8 +259,10 @@ impl Run {
             if checked.elapsed() >= TICK {
                 checked = Instant::now();
                 self.check_time_limits(checked);
+                self.check_allocation();
             }
         }
+        self.tell_unexplained();
         self.outputs.flush_all();
         self.print_codes();
         self.collect_recordings(signals);
@@ -550,6 +561,8 @@ impl Run {
         if ended.was_signalled || self.aborting[rank as usize] {
             return;
         }
+        let may_be_slurms =
+            matches!(ended.exit, Exit::Signal { signal: SIGTERM | SIGKILL | SIGHUP, .. });
         let (code, text) = match ended.exit {
             Exit::Code(0) if is_open => (1, "ended without MPI_Finalize".to_owned()),
             Exit::Code(0) if self.recovers => {
@@ -583,7 +596,11 @@ impl Run {
         }
         if !self.explained {
             let more = if self.left > 0 { "; ending the job" } else { "" };
-            tell!("mpiexec: {name}: {text}{more}");
+            let text = format!("{name}: {text}{more}");
+            match may_be_slurms {
+                true => self.explain(&[rank], text),
+                false => tell!("mpiexec: {text}"),
+            }
         }
         self.end(code, Cause::First);
     }

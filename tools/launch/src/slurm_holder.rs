@@ -57,6 +57,8 @@ struct HolderState {
     has_read_errors: AtomicBool,
     /// True if the request waits no more.
     is_settled: AtomicBool,
+    /// True if the hosts go back because the job has ended.
+    is_given_back: AtomicBool,
 }
 
 impl SlurmHolder {
@@ -67,7 +69,8 @@ impl SlurmHolder {
     ) -> Option<Self> {
         let mut command = slurm("salloc");
         command.args(&request.options).arg(format!("--job-name={}", request.name));
-        command.args(["sh", "-c", HOLD]);
+        // Without a signal for it, the script would hold hosts that Slurm has taken back.
+        command.args(["--kill-command=TERM", "sh", "-c", HOLD]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut process = match command.spawn() {
             Ok(process) => process,
@@ -88,6 +91,7 @@ impl SlurmHolder {
             said: Mutex::default(),
             has_read_errors: AtomicBool::new(false),
             is_settled: AtomicBool::new(false),
+            is_given_back: AtomicBool::new(false),
         });
         let holder = Self { name: request.name.clone(), input, state: Arc::clone(&state) };
         let (theirs, tell) = (Arc::clone(&state), report.clone());
@@ -108,6 +112,7 @@ impl SlurmHolder {
 
     /// Gives the hosts back, or cancels the request, and waits until that is done.
     pub fn give_back(mut self) {
+        self.state.is_given_back.store(true, Ordering::Release);
         drop(self.input.take());
         if !self.state.is_settled.load(Ordering::Acquire) {
             system::signal_group(self.state.id(), SIGTERM);
@@ -145,14 +150,25 @@ pub(crate) fn version() -> Result<String, String> {
 impl HolderState {
     /// Reports the hosts, and the end of `salloc`, whose output ends with it.
     fn follow_output(&self, output: Option<impl Read>, report: &impl Fn(AllocationEvent)) {
+        let mut granted = None;
         lines(output, |line| {
             // Scripts of the site may print other lines.
             let Some(facts) = line.strip_prefix(MARK) else { return };
             let mut words = facts.split_whitespace().map(str::to_owned);
             let (Some(job), Some(nodes)) = (words.next(), words.next()) else { return };
             self.is_settled.store(true, Ordering::Release);
+            granted = Some(job.clone());
             report(AllocationEvent::Granted { job, nodes, tasks: words.next() });
         });
+        if self.is_given_back.load(Ordering::Acquire) {
+            return;
+        }
+        let known = granted.and_then(|job| end_reason(&job));
+        report(AllocationEvent::Ended(known.unwrap_or_else(|| self.last_words())));
+    }
+
+    /// Returns the last complaint of `salloc`, which ends.
+    fn last_words(&self) -> String {
         let status = self.ended(EXIT_TIMEOUT);
         // The last complaint may be read after the end of the output.
         let since = Instant::now();
@@ -160,13 +176,12 @@ impl HolderState {
             thread::sleep(TICK);
         }
         self.is_settled.store(true, Ordering::Release);
-        let said = locked(&self.said).clone();
-        let reason = match (said.is_empty(), status) {
+        let said = locked(&self.said).trim_end_matches('.').to_owned();
+        match (said.is_empty(), status) {
             (false, _) => said,
             (true, Some(status)) => format!("salloc has ended without a word ({status})"),
             (true, None) => "salloc has closed its output".to_owned(),
-        };
-        report(AllocationEvent::Ended(reason));
+        }
     }
 
     /// Reads what `salloc` tells of the request.
@@ -196,10 +211,8 @@ impl HolderState {
                 continue;
             }
             due = Instant::now() + ASKED_EVERY;
-            let mut command = slurm("squeue");
-            command.args(["--noheader", "--format=%T|%r|%S"]).arg(format!("--jobs={job}"));
-            let Ok(answer) = command.stdin(Stdio::null()).output() else { return };
-            let text = queue_state(&String::from_utf8_lossy(&answer.stdout));
+            let Some(line) = asked(&job, &["--format=%T|%r|%S"]) else { return };
+            let text = queue_state(&line);
             if !text.is_empty() && text != last {
                 report(AllocationEvent::State(text.clone()));
                 last = text;
@@ -225,6 +238,47 @@ fn queue_state(line: &str) -> String {
         "N/A" | "" => format!("{state}{reason}"),
         start => format!("{state}{reason}, expected to start at {start}"),
     }
+}
+
+/// Returns the reason for which Slurm has ended a job, once Slurm knows it.
+fn end_reason(job: &str) -> Option<String> {
+    let since = Instant::now();
+    loop {
+        let line = asked(job, &["--states=all", "--format=%T|%r|%l"])?;
+        match end_text(&line) {
+            None if since.elapsed() < REASON_TIMEOUT => thread::sleep(TICK),
+            text => return text,
+        }
+    }
+}
+
+/// Returns a line of `squeue` (state, reason, time limit) about a job that has ended, for people, with what to do. None
+/// while its processes are being ended.
+fn end_text(line: &str) -> Option<String> {
+    let words: Vec<&str> = line.lines().next()?.split('|').map(str::trim).collect();
+    let [state, reason, limit] = words[..] else { return None };
+    let text = match (state, reason) {
+        ("TIMEOUT", _) | (_, "TimeLimit") => {
+            format!("its time limit of {limit} is over; give more with -t in `slurm` of the grid file")
+        }
+        ("RUNNING" | "COMPLETING", _) => return None,
+        ("CANCELLED", _) => "it was cancelled (scancel) by its user or an administrator".to_owned(),
+        ("PREEMPTED", _) => {
+            "another job has preempted it; name a partition or QOS (-p, -q) in `slurm` that is not preempted".to_owned()
+        }
+        ("NODE_FAIL", _) => "a host has failed; start the job again".to_owned(),
+        (state, "None") => format!("its state is {state}"),
+        (state, reason) => format!("its state is {state}, {reason}"),
+    };
+    Some(text)
+}
+
+/// Returns what `squeue` prints about a job. None if it cannot be run.
+fn asked(job: &str, options: &[&str]) -> Option<String> {
+    let mut command = slurm("squeue");
+    command.arg("--noheader").args(options).arg(format!("--jobs={job}"));
+    let answer = command.stdin(Stdio::null()).output().ok()?;
+    Some(String::from_utf8_lossy(&answer.stdout).into_owned())
 }
 
 /// Returns a command of Slurm, out of reach of the keys of this terminal, and of a job in which this process runs.
@@ -299,6 +353,8 @@ const TICK: Duration = Duration::from_millis(100);
 const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time in which `salloc` ends once its hosts go back.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time in which Slurm must know why a job has ended.
+const REASON_TIMEOUT: Duration = Duration::from_secs(4);
 /// Time in which a job is cancelled.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest line.
@@ -317,6 +373,23 @@ mod tests {
         );
         assert_eq!(queue_state("RUNNING|None|N/A"), "RUNNING");
         assert_eq!([queue_state(""), queue_state("slurm_load_jobs error")], ["", ""]);
+    }
+
+    #[test]
+    fn the_end_of_an_allocation_is_explained() {
+        let text = |line: &str| end_text(line).unwrap_or_default();
+        assert!(
+            text("TIMEOUT|TimeLimit|5:00\n").contains("limit of 5:00 is over; give more with -t")
+        );
+        assert!(text("COMPLETING|TimeLimit|5:00").contains("limit of 5:00"));
+        assert!(text("CANCELLED|None|5:00").contains("scancel"));
+        assert!(text("PREEMPTED|None|5:00").contains("preempted"));
+        assert!(text("NODE_FAIL|None|5:00").contains("failed"));
+        assert_eq!(text("FAILED|NonZeroExitCode|5:00"), "its state is FAILED, NonZeroExitCode");
+        assert_eq!(text("BOOT_FAIL|None|5:00"), "its state is BOOT_FAIL");
+        for unknown in ["COMPLETING|None|5:00", "RUNNING|None|5:00", "", "slurm_load_jobs error"] {
+            assert_eq!(end_text(unknown), None);
+        }
     }
 
     #[test]

@@ -31,7 +31,7 @@ impl Run {
         }
     }
 
-    fn begin_to_end(&mut self) {
+    pub(super) fn begin_to_end(&mut self) {
         if self.ending.is_none() {
             self.signal_end(SIGTERM);
             if let Some(singleton) = &self.singleton {
@@ -69,7 +69,10 @@ impl Run {
                 thread::sleep(TICK);
                 system::stop();
             }
-            _ if self.ending.is_some() => self.kill(),
+            _ if self.ending.is_some() => {
+                self.tell_unexplained();
+                self.kill();
+            }
             _ => {
                 self.signal_end(signal);
                 self.code = exit_code(128 + signal);
@@ -183,7 +186,7 @@ impl Run {
             return;
         }
         if !self.explained {
-            tell!("mpiexec: {text}");
+            self.explain(ranks, text.to_owned());
         }
         self.count_as_ended(ranks);
         self.end(1, Cause::First);
