@@ -40,6 +40,14 @@ pub struct Job {
 }
 
 impl Job {
+    /// Fails if this process cannot join a job, as far as its environment tells.
+    ///
+    /// # Errors
+    /// The launcher is unknown, or its environment is incomplete or invalid.
+    pub fn check_launcher() -> Result<(), BootError> {
+        detect(&|name| std::env::var(name).ok()).map(drop)
+    }
+
     /// Joins the job that the launcher of this process has started.
     ///
     /// # Errors

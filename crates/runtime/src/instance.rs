@@ -177,13 +177,7 @@ impl Instance {
         if let Some(counted) = record::counted(self.site(self.own_peer())) {
             self.job.publish(boot::TRAFFIC_KEY, &counted).map_err(failed)?;
         }
-        for vci in self.all() {
-            let quiet = |worker: &mut Worker| worker.is_quiet().then_some(());
-            if vci.wait_for(REPORT_PATIENCE, quiet).is_none() {
-                let quiet = |worker: &mut Worker| worker.is_quiet_but_for_revoked().then_some(());
-                vci.wait_for(FINALIZE_PATIENCE, quiet);
-            }
-        }
+        self.settle();
         // Other jobs may have ended, as they should.
         let of_job = |peer: &PeerId| peer.0 < self.size();
         let first_failed = |worker: &mut Worker| worker.engine.first_failed().filter(of_job);
@@ -195,6 +189,17 @@ impl Instance {
         self.close();
         self.progress.end_threads();
         self.job.finalize().map_err(failed)
+    }
+
+    /// Lets messages in flight arrive.
+    pub(crate) fn settle(&self) {
+        for vci in self.all() {
+            let quiet = |worker: &mut Worker| worker.is_quiet().then_some(());
+            if vci.wait_for(REPORT_PATIENCE, quiet).is_none() {
+                let quiet = |worker: &mut Worker| worker.is_quiet_but_for_revoked().then_some(());
+                vci.wait_for(FINALIZE_PATIENCE, quiet);
+            }
+        }
     }
 
     /// Meets the other processes after a failure. Some may wait for a message of this process because of it: they
