@@ -33,7 +33,7 @@ use crate::text::*;
 
 procedures! {"""
 # Objects whose error handler is called for a section that is refused.
-RAISED = {"COMMUNICATOR": "Comm", "WINDOW": "Win", "FILE": "File"}
+RAISED = {"COMMUNICATOR": "Comm", "WINDOW": "Win", "FILE": "File", "SESSION": "Session"}
 # Calls that begin the use of MPI.
 STARTS = ("MPI_Init", "MPI_Init_thread", "MPI_Session_init")
 CONVERSIONS = {"read_conversion_fn": "datarep_read", "write_conversion_fn": "datarep_write"}

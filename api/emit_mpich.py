@@ -38,7 +38,7 @@ use std::ffi::c_int;
 use crate::kind::{bits, handles, numbers};
 """
 # Functions that crates/mpich/src has by hand: their results are not codes, or they do more than translate.
-BY_HAND = re.compile(r"MPI_(\w+_toint|\w+_fromint|Pcontrol|Abi_get_version|(Comm_|Buffer_)(attach|detach)(_buffer)?(_c)?)$")
+BY_HAND = re.compile(r"MPI_(\w+_toint|\w+_fromint|Pcontrol|Abi_get_version|(Comm_|Session_|Buffer_)(attach|detach)(_buffer)?(_c)?)$")
 # Values that translate one by one: the name of their type, and the constants.
 NUMBERS = {
     "Rank": "ANY_SOURCE PROC_NULL ROOT", "Tag": "ANY_TAG",

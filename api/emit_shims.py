@@ -24,7 +24,7 @@ A call that fails sets the handle and the attribute key that it was to give to t
 """
 from model import DIRECT, null_result, read_kinds
 
-HANDLES = ("MPI_Comm", "MPI_Win", "MPI_File")
+HANDLES = ("MPI_Comm", "MPI_Win", "MPI_File", "MPI_Session")
 # Why the unsafe blocks are sound: for all, the caller passes what the standard says of an argument of this direction, kind and length.
 SAFETY = {
     "Out, OutInt, NewType": "result: NULL, which is looked for, or a variable of the type in the prototype.",
@@ -192,6 +192,8 @@ def call_of(function, run, names):
 def handler(function):
     if function.name.removesuffix("_c") in ("MPI_File_open", "MPI_File_close", "MPI_File_delete", "MPI_Register_datarep"):
         return "On::File(FILE_NULL)"
+    if function.name == "MPI_Session_init":
+        return "On::NewSession(errhandler)"
     for parameter in function.parameters:
         if parameter.c in HANDLES:
             kind = parameter.c.removeprefix("MPI_")

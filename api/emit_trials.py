@@ -23,7 +23,7 @@ GOOD = {
     "FUNCTION": "@function", "POLYFUNCTION": "@function", "CVAR": "@cvar", "CVAR_INDEX_SPECIAL": 0, "CVAR_INDEX": 0,
     "PVAR": "@pvar", "PVAR_INDEX": 0, "CAT_INDEX": 0, "PVAR_SESSION": "@pvar_session", "PVAR_CLASS": "@counter",
     "EXTRA_STATE": 0, "ATTRIBUTE_VAL": 0, "TOOL_MPI_OBJ": 0, "EVENT_INDEX": 0, "SOURCE_INDEX": 0, "STRING_LENGTH": 8,
-    "FILE": "@file", "OFFSET": 0, "ACCESS_MODE": "@mode_rdonly", "UPDATE_MODE": "@seek_set", "WINDOW": "@win", "SESSION": 0, "LOCATION_SMALL": 0, "RMA_DISPLACEMENT_NNI": 0, "ASSERT": 0,
+    "FILE": "@file", "OFFSET": 0, "ACCESS_MODE": "@mode_rdonly", "UPDATE_MODE": "@seek_set", "WINDOW": "@win", "SESSION": "@session", "LOCATION_SMALL": 0, "RMA_DISPLACEMENT_NNI": 0, "ASSERT": 0,
     "LOCK_TYPE": "@lock_shared", "WINDOW_SIZE": 4, "WIN_ATTACH_SIZE": 4,
 }
 # The objects that functions need in place of the usual ones.
@@ -33,14 +33,15 @@ OBJECTS = {r"MPI_Cart_(?!create|map)|MPI_Cartdim": {"COMMUNICATOR": "@grid"}, r"
            r"MPI_Graph_(create|map)": {"RANK": 0, "INDEX": 1}, r"MPI_Type_create_(sub|d)array": {"POLYDTYPE_NUM_ELEM_NNI": 0},
            r"MPI_\w+_fromint": {"KEY_INDEX": 0}, r"MPI_Win_(at|de)tach": {"WINDOW": "@dynamic_win"},
            r"MPI_Win_(set|get)_errhandler": {"ERRHANDLER": "@win_handler"},
-           r"MPI_File_(set|get)_errhandler": {"ERRHANDLER": "@file_handler"}}
+           r"MPI_File_(set|get)_errhandler": {"ERRHANDLER": "@file_handler"},
+           r"MPI_Session_(init|(set|get)_errhandler)": {"ERRHANDLER": "@session_handler"}}
 KEYVALS = {"MPI_Type": "@type_keyval", "MPI_Win": "@win_keyval"}
 STRINGS = {"datarep": "external32", "name": "shm", "key": "key"}
 # Values that are no handle of a kind: MPI_*_NULL, freed, of another kind, and addresses.
 HANDLES = {kind: [f"@null_{word}", f"@freed_{word}", f"@{foreign}", "0x7f0000001234", "0x299", "0x1000", "-1",
                    "0x8000000000000000"] for kind, word, foreign in (
     ("COMMUNICATOR", "comm", "derived"), ("DATATYPE", "type", "comm"), ("GROUP", "group", "comm"), ("OPERATION", "op", "int"),
-    ("INFO", "info", "group"), ("ERRHANDLER", "handler", "info"), ("REQUEST", "request", "info"), ("MESSAGE", "message", "info"), ("WINDOW", "win", "comm"), ("FILE", "file", "win"))}
+    ("INFO", "info", "group"), ("ERRHANDLER", "handler", "info"), ("REQUEST", "request", "info"), ("MESSAGE", "message", "info"), ("WINDOW", "win", "comm"), ("FILE", "file", "win"), ("SESSION", "session", "info"))}
 # What is not the program's to free.
 PREDEFINED = {"COMMUNICATOR": "@world", "DATATYPE": "@int", "OPERATION": "@sum", "INFO": "@info_env", "KEYVAL": "@tag_ub"}
 LOW, HIGH = -(1 << 31), (1 << 31) - 1
@@ -76,7 +77,7 @@ EXTREMES = {
 }
 WIDE = 1 << 62
 # Arguments that may have any value, or one that is wrong elsewhere: it must do no harm.
-FREE = re.compile(r"MPI_(Comm|Win|File)_call_errhandler errorcode|MPI_File_\w+_errhandler (file|fh)|MPI_File_\w+_end buf|MPI_Get_address location|MPI_\w+_(set|get)_name (comm|datatype|win|comm_name|type_name|win_name)|"
+FREE = re.compile(r"MPI_(Comm|Win|File|Session)_call_errhandler errorcode|MPI_File_\w+_errhandler (file|fh)|MPI_File_\w+_end buf|MPI_Get_address location|MPI_\w+_(set|get)_name (comm|datatype|win|comm_name|type_name|win_name)|"
                   r"MPI_Add_error_string string|\S+ (stringtag|value)|MPI_Type_get_contents(_c)? array_of_(addresses|large_counts)|"
                   r"MPI_(Wait|Test)(all|any|some)? (request|array_of_requests)|MPI_Request_get_status\S* \S*request|"
                   r"MPI_Intercomm_create_from_groups |"

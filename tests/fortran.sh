@@ -17,12 +17,12 @@ fi
 mpicc -c "$sources/languages.c"
 run() { timeout 120 mpiexec "$@" 2>&1 || echo "code $?"; }
 # Compiles a program, and runs it on so many ranks. A compiler may lack what it needs.
-try() { # compiler, source, ranks
-    if ! CANELE_FC=$1 mpifort -O1 "$sources/$2" languages.o -o program >log 2>&1; then
+try() { # compiler, source, ranks, option
+    if ! CANELE_FC=$1 mpifort -O1 ${4:-} "$sources/$2" languages.o -o program >log 2>&1; then
         grep -q 'not yet implemented' log && skip "$2 by $1" "$(grep -o 'not yet implemented: .*' log | head -1)" && return
         cat log
     fi
-    for ranks in $3; do check "$2 by $1 on $ranks" " no errors" "$(run -n "$ranks" ./program)"; done
+    for ranks in $3; do check "$2 ${4:-} by $1 on $ranks" " no errors" "$(run -n "$ranks" ./program)"; done
 }
 # One is installed for the tests. The others are those of Debian 12 that people have.
 for compiler in gfortran-11 flang-new-16 flang-new-19 gfortran; do
@@ -30,7 +30,8 @@ for compiler in gfortran-11 flang-new-16 flang-new-19 gfortran; do
         skip "programs by $compiler" "it is not installed"
         continue
     fi
-    for program in include.f module.f90; do try $compiler $program "1 3"; done
+    for program in include.f module.f90 sessions.F90; do try $compiler $program "1 3"; done
+    try $compiler sessions.F90 2 -DMPIF
     try $compiler size_of.f90 1
     if [ $compiler = flang-new-16 ]; then
         check "mpi_f08 by $compiler" "mpifort: $sources/module_f08.f90: $compiler cannot compile calls of the module mpi_f08" \
@@ -38,6 +39,7 @@ for compiler in gfortran-11 flang-new-16 flang-new-19 gfortran; do
         continue
     fi
     try $compiler module_f08.f90 "1 3"
+    try $compiler sessions.F90 2 -DF08
     try $compiler intercepted.f90 1 # mpi_send_f08ts_
     try $compiler by_address.f90 1  # mpi_send_f08_
 done

@@ -7,7 +7,7 @@ cd "$(dirname "$0")"
 prefix=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-for program in collectives nonblocking large layouts point_to_point objects rare_functions unsupported bad_input wrong_arguments tool topologies neighbours intercomms mismatch mad_pack mad_misuse joins threads vcis together bits refused operations requests outstanding cancelled generalized windows windows_wrong windows_many windows_threads files; do
+for program in collectives nonblocking large layouts point_to_point objects rare_functions unsupported bad_input wrong_arguments tool topologies neighbours intercomms mismatch mad_pack mad_misuse joins threads vcis together bits refused operations requests outstanding cancelled generalized windows windows_wrong windows_many windows_threads files sessions; do
     "$prefix/bin/mpicc" -Wall -Werror -O1 "programs/$program.c" -o "$work/$program" -ldl
 done
 for program in collectives nonblocking objects neighbours intercomms; do
@@ -134,6 +134,19 @@ files=$(mktemp -d -p /dev/shm)
 go -genv CANELE_RAILS tcp -n 3 "$work/files" "$files"
 rm -r "$files"
 go -genv CANELE_VCIS 4 -n 3 "$work/files" "$work"
+
+# Sessions: without the World Model, beside it and after it. A process that is alone needs no launcher.
+for ranks in 1 2 4; do for rails in shm tcp; do
+    for part in alone beside after before; do go -genv CANELE_RAILS $rails -n $ranks "$work/sessions" $part; done
+done; done
+for part in alone beside after; do "$work/sessions" $part; done
+for ranks in 1 2 4; do rm -f "$work/initialised" && go -n $ranks "$work/sessions" some "$work"; done
+sited 'PMI_RANK / 2' 4 sessions
+CANELE_VCIS=4 sited 'PMI_RANK % 2' 4 sessions
+code=0
+go -n 2 "$work/sessions" abort 2>"$work/err" || code=$?
+[ $code = 13 ] || { cat "$work/err"; echo "MPI_ERRORS_ABORT of a session ended mpiexec with $code"; exit 1; }
+grep -q 'canele: rank [01]: MPI_Session_call_errhandler: MPI_ERR_ARG: ' "$work/err" || { cat "$work/err"; exit 1; }
 
 # Collectives that differ between processes, compared and not, and matching ones.
 for ranks in 2 3 6; do go -check -n $ranks "$work/mismatch"; done

@@ -46,6 +46,8 @@ static void ignore(MPI_Comm *on, int *code, ...) { (void)on, (void)code; }
 
 static void ignore_win(MPI_Win *on, int *code, ...) { (void)on, (void)code; }
 
+static void ignore_session(MPI_Session *on, int *code, ...) { (void)on, (void)code; }
+
 static void ignore_file(MPI_File *on, int *code, ...) { (void)on, (void)code; }
 
 /* A live object of each kind, and a freed one. */
@@ -90,6 +92,10 @@ static void name_objects(void) {
     MPI_Win_create_errhandler(ignore_win, &win_handler);
     name("dynamic_win", (long)dynamic), name("win_handler", (long)win_handler), name("null_win", (long)MPI_WIN_NULL);
     name("lock_shared", MPI_LOCK_SHARED);
+    MPI_Errhandler session_handler;
+    PAIR(MPI_Session, "session", MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, made), MPI_Session_finalize);
+    MPI_Session_create_errhandler(ignore_session, &session_handler);
+    name("session_handler", (long)session_handler), name("null_session", (long)MPI_SESSION_NULL);
     name("derived", names[2].value), name("freed_message", names[13].value);
     MPI_Datatype uncommitted;
     MPI_Type_contiguous(3, MPI_INT, &uncommitted);
@@ -165,6 +171,11 @@ static long number(const char *text) {
     for (int i = 0; i < named; i++) if (!strcmp(names[i].name, text + 1)) return names[i].value;
     printf("there is no %s\n", text);
     exit(2);
+}
+
+static void end_session(void) {
+    MPI_Session session = (MPI_Session)number("@session");
+    MPI_Session_finalize(&session);
 }
 
 /* The value that a word of a line describes, as argument `index`. */
@@ -359,12 +370,14 @@ int main(int argc, char **argv) {
     if (argc == 3) {
         name_pairs();
         int failures = on_two_ranks(argv[1]);
+        end_session();
         MPI_Finalize();
         return failures != 0;
     }
     name_topologies(), name_tools();
     go_over(argv[1], atoi(argv[2]), atoi(argv[3]));
     alarm(20);
+    end_session();
     MPI_Finalize();
     return 0;
 }

@@ -53,7 +53,7 @@ impl std::convert::From<Named> for CommRef {
 pub(crate) fn comm(raw: RawHandle) -> Result<Named> {
     match handle(raw) {
         comm::WORLD => {
-            world::current().map(|world| Named::Found(CommRef::Predefined(world.world())))
+            world::world_model().map(|world| Named::Found(CommRef::Predefined(world.world())))
         }
         _ => other(raw),
     }
@@ -73,11 +73,13 @@ fn other(raw: RawHandle) -> Result<Named> {
 
 /// The communicator behind a handle.
 pub(crate) fn find_comm(raw: RawHandle) -> Result<CommRef> {
-    let world = world::current()?;
     match handle(raw) {
-        comm::WORLD => Ok(CommRef::Predefined(world.world())),
-        comm::SELF => Ok(CommRef::Predefined(world.myself())),
-        derived => comm::find(derived).map(CommRef::Derived),
+        comm::WORLD => Ok(CommRef::Predefined(world::world_model()?.world())),
+        comm::SELF => Ok(CommRef::Predefined(world::world_model()?.myself())),
+        derived => {
+            world::current()?;
+            comm::find(derived).map(CommRef::Derived)
+        }
     }
 }
 

@@ -143,7 +143,7 @@ pub(crate) fn delete_type(datatype: RawHandle) -> Result<()> {
 
 /// Deletes the attributes of `MPI_COMM_SELF`, the first step of finalisation (MPI-5.0 §11.2.4).
 pub(crate) fn delete_all_of_self() -> Result<()> {
-    delete_comm(world::current()?.myself())
+    delete_comm(world::world_model()?.myself())
 }
 
 macro_rules! keyvals {

@@ -1,6 +1,7 @@
 //! Communicators (MPI-5.0 §7.4).
 
 use std::ffi::c_int;
+use std::sync::Arc;
 
 use mpi::comm::{Comm, NULL};
 use mpi::errhandler::{Errhandler, Owner};
@@ -9,6 +10,8 @@ use mpi::group::Group;
 use mpi::info::Info;
 use mpi::inter::Bridge;
 use mpi::objects;
+use mpi::process::Process;
+use mpi::session;
 
 use crate::arguments::{comm, find_comm, intra, intra_as};
 use crate::attribute;
@@ -34,7 +37,7 @@ pub(crate) fn comm_compare(one: RawHandle, other: RawHandle, result: Out<c_int>)
 }
 
 pub(crate) fn comm_group(on: RawHandle, group: Out<RawHandle>) -> Result<()> {
-    crate::group::give(comm(on)?.group().clone(), group)
+    crate::group::give(comm(on)?.derived_group(), group)
 }
 
 fn give(made: Option<Comm>, place: Out<RawHandle>) -> Result<()> {
@@ -128,11 +131,21 @@ pub(crate) fn comm_create_from_group(
 ) -> Result<()> {
     let group = named("group", objects::group(handle(group)))?;
     let (hints, handler) = origin(info, errhandler)?;
-    let comm = Comm::of_group(world::current()?, &group, &stringtag, handler)?;
+    let process = named("group", process_of(&group))?;
+    let comm = Comm::of_group(&process, &group, &stringtag, handler)?;
     if let Some(comm) = &comm {
         comm.set_info(&hints);
     }
     give(comm, made)
+}
+
+/// The process, as the session or the World Model sees it from which a group derives.
+fn process_of(group: &Group) -> Result<Arc<Process>> {
+    match group.session() {
+        Some(session) => session::of_object(session)?.process(world::current).cloned(),
+        None if group.size() == 0 => world::current().cloned(),
+        None => Ok(Arc::clone(world::world_model()?.process())),
+    }
 }
 
 /// Reads the common arguments of functions that make communicators from groups.
@@ -222,7 +235,7 @@ pub(crate) fn comm_remote_size(on: RawHandle, size: Out<c_int>) -> Result<()> {
 pub(crate) fn comm_remote_group(on: RawHandle, group: Out<RawHandle>) -> Result<()> {
     let comm = comm(on)?;
     let remote = comm.remote_group().ok_or_else(not_inter)?;
-    crate::group::give(remote.clone(), group)
+    crate::group::give(remote.clone().of_session(comm.process().session()), group)
 }
 
 pub(crate) fn intercomm_create(
@@ -274,8 +287,12 @@ pub(crate) fn intercomm_create_from_groups(
     let remote_leader = leader("remote_leader", remote_leader, &remote)?;
     let local = Led { group: &local, leader: local_leader };
     let remote = Led { group: &remote, leader: remote_leader };
-    let world = world::current()?;
-    let comm = Comm::of_groups(world, local, remote, &stringtag, handler)?;
+    if local.group.session() != remote.group.session() {
+        let text = "remote_group: it derives from another session than local_group";
+        return Err(class(ErrorClass::Group, text.into()));
+    }
+    let process = named("local_group", process_of(local.group))?;
+    let comm = Comm::of_groups(&process, local, remote, &stringtag, handler)?;
     if let Some(comm) = &comm {
         comm.set_info(&hints);
     }
@@ -289,7 +306,7 @@ pub(crate) fn intercomm_merge(on: RawHandle, high: c_int, made: Out<RawHandle>) 
 
 /// Nobody spawned this process (MPI-5.0 §11.8.2).
 pub(crate) fn comm_get_parent(parent: Out<RawHandle>) -> Result<()> {
-    world::current()?;
+    world::world_model()?;
     parent.put(raw(NULL))
 }
 

@@ -33,10 +33,13 @@ pub(crate) enum On {
     Comm(RawHandle),
     Win(RawHandle),
     File(RawHandle),
+    Session(RawHandle),
     /// None of them: `MPI_COMM_SELF`'s (MPI-5.0 §9.3).
     Process,
     /// No communicator yet, but what will be its error handler (MPI-5.0 §7.4.2).
     Handler(RawHandle),
+    /// No session yet, but what will be its error handler (MPI-5.0 §11.3.1).
+    NewSession(RawHandle),
 }
 
 /// Runs a body and ends its call: success, or whatever the error handler makes of the failure.

@@ -117,7 +117,7 @@ fn group_from_int(value: c_int) -> handles::Handle {
 }
 
 fn request_from_int(value: c_int) -> handles::Handle {
-    mpi::request::from_int(crate::world::current().ok().map(|world| &**world), value)
+    mpi::request::from_int(crate::world::current().ok().map(|process| &**process), value)
 }
 
 fn type_from_int(value: c_int) -> handles::Handle {
@@ -139,22 +139,5 @@ integers! {
     info_toint info_fromint mpi::info::Info::from_int;
     win_toint win_fromint mpi::window::from_int;
     file_toint file_fromint mpi::file::from_int;
-}
-
-macro_rules! predefined_only {
-    ($($to:ident $from:ident;)*) => {$(
-        /// The Fortran integer of a handle; only predefined ones exist.
-        pub(crate) fn $to(value: RawHandle) -> c_int {
-            handle(value).to_int()
-        }
-
-        /// The handle of a Fortran integer; only predefined ones exist.
-        pub(crate) fn $from(value: c_int) -> RawHandle {
-            value as u32 as RawHandle
-        }
-    )*};
-}
-
-predefined_only! {
-    session_toint session_fromint;
+    session_toint session_fromint mpi::session::from_int;
 }

@@ -104,7 +104,7 @@ fn file_of(on: RawHandle) -> Result<File> {
 }
 
 /// Calls the error handler of an object with a code. The handler's return ends the call well (MPI-5.0 §9.3.4).
-fn report(function: &'static str, on: On, code: c_int) {
+pub(crate) fn report(function: &'static str, on: On, code: c_int) {
     let (class_of_it, text) = crate::error::described(code);
     let mut error = class(class_of_it, format!("the application reports error {code}{text}"));
     error.code = Some(code);

@@ -9,7 +9,7 @@ use std::sync::{LazyLock, Mutex, MutexGuard};
 use handles::{Handle, Kind};
 use lock::Uncancelled;
 use mpi::errhandler::{Errhandler, Owner};
-use mpi::{comm, file, window};
+use mpi::{comm, file, session, window};
 
 use crate::arguments::find_comm;
 use crate::convention::*;
@@ -91,7 +91,8 @@ pub(crate) fn raise(function: &'static str, on: On, error: Error) -> c_int {
     let found = handler_of(&error, on);
     let given = match on {
         On::Handler(given) => Errhandler::find(handle(given), Owner::Comm).ok(),
-        On::Comm(_) | On::Win(_) | On::File(_) | On::Process => None,
+        On::NewSession(given) => Errhandler::find(handle(given), Owner::Session).ok(),
+        On::Comm(_) | On::Win(_) | On::File(_) | On::Session(_) | On::Process => None,
     };
     let of_found = || found.as_ref().map_or(Errhandler::Fatal, |(_, handler)| handler.clone());
     let handler = given.unwrap_or_else(of_found);
@@ -102,7 +103,10 @@ pub(crate) fn raise(function: &'static str, on: On, error: Error) -> c_int {
         Errhandler::Return => code,
         Errhandler::Fatal | Errhandler::Abort => die(&text, code),
         Errhandler::User(function) => {
-            let mut object = found.as_ref().map_or(0, |(object, _)| raw(*object));
+            let mut object = match on {
+                On::NewSession(_) => raw(session::NULL),
+                _ => found.as_ref().map_or(0, |(object, _)| raw(*object)),
+            };
             let mut reported = code;
             // SAFETY: the application gave this address as an error handler function of this type.
             unsafe { crate::errhandler::call(function.address, &mut object, &mut reported) };
@@ -125,18 +129,21 @@ fn place_of(object: Handle) -> String {
 /// initialisation there is neither.
 fn handler_of(error: &Error, on: On) -> Option<(Handle, Errhandler)> {
     let of_window = |object| Some((object, window::find(object).ok()?.errhandler()));
+    let of_session = |object| Some((object, session::find(object).ok()?.errhandler()));
     let of_comm = |object| {
         let comm = find_comm(raw(object)).ok()?;
         Some((comm.handle(), comm.errhandler()))
     };
     let found = match (error.on, on) {
         (Some(object), _) if object.is_of(Kind::Window) => of_window(object),
+        (Some(object), _) if object.is_of(Kind::Tool) => of_session(object),
         (Some(object), _) if object.is_of(Kind::File) => Some(file::errhandler_of(object)),
         (Some(object), _) => of_comm(object),
         (None, On::Win(object)) => of_window(handle(object)),
         (None, On::File(object)) => Some(file::errhandler_of(handle(object))),
         (None, On::Comm(object)) => of_comm(handle(object)),
-        (None, On::Process | On::Handler(_)) => None,
+        (None, On::Session(object)) => of_session(handle(object)),
+        (None, On::Process | On::Handler(_) | On::NewSession(_)) => None,
     };
     found.or_else(|| {
         let is_set = |object| find_comm(raw(object)).is_ok_and(|comm| comm.has_set_errhandler());
@@ -188,7 +195,7 @@ pub(crate) fn unsupported() -> Result<()> {
 
 fn die(text: &str, code: c_int) -> ! {
     let _uncancelled = Uncancelled::begin();
-    let rank = world::current().map_or(String::new(), |world| format!("rank {}: ", world.rank()));
+    let rank = world::known_rank().map_or(String::new(), |rank| format!("rank {rank}: "));
     // Written in one piece: whoever ends the job may not wait for the rest of a line.
     let line = format!("canele: {rank}{text}\n");
     let _ = write!(io::stderr(), "{line}");

@@ -54,7 +54,7 @@ pub(crate) fn file_get_size(fh: RawHandle, size: Out<i64>) -> Result<()> {
 }
 
 pub(crate) fn file_get_group(fh: RawHandle, group: Out<RawHandle>) -> Result<()> {
-    crate::group::give(file(fh)?.group().clone(), group)
+    crate::group::give(file(fh)?.group(), group)
 }
 
 pub(crate) fn file_get_amode(fh: RawHandle, amode: Out<c_int>) -> Result<()> {

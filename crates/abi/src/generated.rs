@@ -1042,9 +1042,9 @@ pub unsafe extern "C" fn MPI_Group_free(group: *mut RawHandle) -> c_int { finish
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Group_free(group: *mut RawHandle) -> c_int { finish("MPI_Group_free", On::Process, || unsafe { group::group_free(InOut::new("group", group)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Group_from_session_pset(_session: RawHandle, _pset_name: *const c_char, newgroup: *mut RawHandle) -> c_int { finish_or("MPI_Group_from_session_pset", On::Process, unsupported, || unsafe { unset(Out::optional(newgroup), 0x108) }) }
+pub unsafe extern "C" fn MPI_Group_from_session_pset(session: RawHandle, pset_name: *const c_char, newgroup: *mut RawHandle) -> c_int { finish_or("MPI_Group_from_session_pset", On::Session(session), || unsafe { session::group_from_session_pset(session, arguments::string("pset_name", pset_name)?, Out::new("newgroup", newgroup)?) }, || unsafe { unset(Out::optional(newgroup), 0x108) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Group_from_session_pset(_session: RawHandle, _pset_name: *const c_char, newgroup: *mut RawHandle) -> c_int { finish_or("MPI_Group_from_session_pset", On::Process, unsupported, || unsafe { unset(Out::optional(newgroup), 0x108) }) }
+pub unsafe extern "C" fn PMPI_Group_from_session_pset(session: RawHandle, pset_name: *const c_char, newgroup: *mut RawHandle) -> c_int { finish_or("MPI_Group_from_session_pset", On::Session(session), || unsafe { session::group_from_session_pset(session, arguments::string("pset_name", pset_name)?, Out::new("newgroup", newgroup)?) }, || unsafe { unset(Out::optional(newgroup), 0x108) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Group_fromint(group: c_int) -> RawHandle { env::group_fromint(group) }
 #[unsafe(no_mangle)]
@@ -1878,73 +1878,73 @@ pub unsafe extern "C" fn MPI_Sendrecv_replace_c(buf: *mut c_void, count: i64, da
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Sendrecv_replace_c(buf: *mut c_void, count: i64, datatype: RawHandle, dest: c_int, sendtag: c_int, source: c_int, recvtag: c_int, comm: RawHandle, status: *mut Status) -> c_int { finish("MPI_Sendrecv_replace_c", On::Comm(comm), || unsafe { p2p::sendrecv_replace(Address::new(buf), count, datatype, dest, sendtag, source, recvtag, comm, StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Session_attach_buffer(_session: RawHandle, _buffer: *mut c_void, _size: c_int) -> c_int { finish("MPI_Session_attach_buffer", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_Session_attach_buffer(session: RawHandle, buffer: *mut c_void, size: c_int) -> c_int { finish("MPI_Session_attach_buffer", On::Session(session), || unsafe { session::session_attach_buffer(session, Address::new(buffer), size as i64) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Session_attach_buffer(_session: RawHandle, _buffer: *mut c_void, _size: c_int) -> c_int { finish("MPI_Session_attach_buffer", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_Session_attach_buffer(session: RawHandle, buffer: *mut c_void, size: c_int) -> c_int { finish("MPI_Session_attach_buffer", On::Session(session), || unsafe { session::session_attach_buffer(session, Address::new(buffer), size as i64) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Session_attach_buffer_c(_session: RawHandle, _buffer: *mut c_void, _size: i64) -> c_int { finish("MPI_Session_attach_buffer_c", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_Session_attach_buffer_c(session: RawHandle, buffer: *mut c_void, size: i64) -> c_int { finish("MPI_Session_attach_buffer_c", On::Session(session), || unsafe { session::session_attach_buffer(session, Address::new(buffer), size) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Session_attach_buffer_c(_session: RawHandle, _buffer: *mut c_void, _size: i64) -> c_int { finish("MPI_Session_attach_buffer_c", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_Session_attach_buffer_c(session: RawHandle, buffer: *mut c_void, size: i64) -> c_int { finish("MPI_Session_attach_buffer_c", On::Session(session), || unsafe { session::session_attach_buffer(session, Address::new(buffer), size) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Session_call_errhandler(_session: RawHandle, _errorcode: c_int) -> c_int { finish("MPI_Session_call_errhandler", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_Session_call_errhandler(session: RawHandle, errorcode: c_int) -> c_int { finish("MPI_Session_call_errhandler", On::Session(session), || session::session_call_errhandler(session, errorcode)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Session_call_errhandler(_session: RawHandle, _errorcode: c_int) -> c_int { finish("MPI_Session_call_errhandler", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_Session_call_errhandler(session: RawHandle, errorcode: c_int) -> c_int { finish("MPI_Session_call_errhandler", On::Session(session), || session::session_call_errhandler(session, errorcode)) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Session_create_errhandler(session_errhandler_fn: Function, errhandler: *mut RawHandle) -> c_int { finish_or("MPI_Session_create_errhandler", On::Process, || unsafe { errhandler::session_create_errhandler(session_errhandler_fn, Out::new("errhandler", errhandler)?) }, || unsafe { unset(Out::optional(errhandler), 0x140) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Session_create_errhandler(session_errhandler_fn: Function, errhandler: *mut RawHandle) -> c_int { finish_or("MPI_Session_create_errhandler", On::Process, || unsafe { errhandler::session_create_errhandler(session_errhandler_fn, Out::new("errhandler", errhandler)?) }, || unsafe { unset(Out::optional(errhandler), 0x140) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Session_detach_buffer(_session: RawHandle, _buffer_addr: *mut c_void, _size: *mut c_int) -> c_int { finish("MPI_Session_detach_buffer", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_Session_detach_buffer(session: RawHandle, buffer_addr: *mut c_void, size: *mut c_int) -> c_int { finish("MPI_Session_detach_buffer", On::Session(session), || unsafe { session::session_detach_buffer(session, Out::new("buffer_addr", buffer_addr.cast::<usize>())?, OutInt::Int(Out::new("size", size)?)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Session_detach_buffer(_session: RawHandle, _buffer_addr: *mut c_void, _size: *mut c_int) -> c_int { finish("MPI_Session_detach_buffer", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_Session_detach_buffer(session: RawHandle, buffer_addr: *mut c_void, size: *mut c_int) -> c_int { finish("MPI_Session_detach_buffer", On::Session(session), || unsafe { session::session_detach_buffer(session, Out::new("buffer_addr", buffer_addr.cast::<usize>())?, OutInt::Int(Out::new("size", size)?)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Session_detach_buffer_c(_session: RawHandle, _buffer_addr: *mut c_void, _size: *mut i64) -> c_int { finish("MPI_Session_detach_buffer_c", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_Session_detach_buffer_c(session: RawHandle, buffer_addr: *mut c_void, size: *mut i64) -> c_int { finish("MPI_Session_detach_buffer_c", On::Session(session), || unsafe { session::session_detach_buffer(session, Out::new("buffer_addr", buffer_addr.cast::<usize>())?, OutInt::Count(Out::new("size", size.cast())?)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Session_detach_buffer_c(_session: RawHandle, _buffer_addr: *mut c_void, _size: *mut i64) -> c_int { finish("MPI_Session_detach_buffer_c", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_Session_detach_buffer_c(session: RawHandle, buffer_addr: *mut c_void, size: *mut i64) -> c_int { finish("MPI_Session_detach_buffer_c", On::Session(session), || unsafe { session::session_detach_buffer(session, Out::new("buffer_addr", buffer_addr.cast::<usize>())?, OutInt::Count(Out::new("size", size.cast())?)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Session_finalize(_session: *mut RawHandle) -> c_int { finish("MPI_Session_finalize", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_Session_finalize(session: *mut RawHandle) -> c_int { finish("MPI_Session_finalize", On::Process, || unsafe { session::session_finalize(InOut::new("session", session)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Session_finalize(_session: *mut RawHandle) -> c_int { finish("MPI_Session_finalize", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_Session_finalize(session: *mut RawHandle) -> c_int { finish("MPI_Session_finalize", On::Process, || unsafe { session::session_finalize(InOut::new("session", session)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Session_flush_buffer(_session: RawHandle) -> c_int { finish("MPI_Session_flush_buffer", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_Session_flush_buffer(session: RawHandle) -> c_int { finish("MPI_Session_flush_buffer", On::Session(session), || session::session_flush_buffer(session)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Session_flush_buffer(_session: RawHandle) -> c_int { finish("MPI_Session_flush_buffer", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_Session_flush_buffer(session: RawHandle) -> c_int { finish("MPI_Session_flush_buffer", On::Session(session), || session::session_flush_buffer(session)) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Session_fromint(session: c_int) -> RawHandle { env::session_fromint(session) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Session_fromint(session: c_int) -> RawHandle { env::session_fromint(session) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Session_get_errhandler(_session: RawHandle, errhandler: *mut RawHandle) -> c_int { finish_or("MPI_Session_get_errhandler", On::Process, unsupported, || unsafe { unset(Out::optional(errhandler), 0x140) }) }
+pub unsafe extern "C" fn MPI_Session_get_errhandler(session: RawHandle, errhandler: *mut RawHandle) -> c_int { finish_or("MPI_Session_get_errhandler", On::Session(session), || unsafe { session::session_get_errhandler(session, Out::new("errhandler", errhandler)?) }, || unsafe { unset(Out::optional(errhandler), 0x140) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Session_get_errhandler(_session: RawHandle, errhandler: *mut RawHandle) -> c_int { finish_or("MPI_Session_get_errhandler", On::Process, unsupported, || unsafe { unset(Out::optional(errhandler), 0x140) }) }
+pub unsafe extern "C" fn PMPI_Session_get_errhandler(session: RawHandle, errhandler: *mut RawHandle) -> c_int { finish_or("MPI_Session_get_errhandler", On::Session(session), || unsafe { session::session_get_errhandler(session, Out::new("errhandler", errhandler)?) }, || unsafe { unset(Out::optional(errhandler), 0x140) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Session_get_info(_session: RawHandle, info_used: *mut RawHandle) -> c_int { finish_or("MPI_Session_get_info", On::Process, unsupported, || unsafe { unset(Out::optional(info_used), 0x130) }) }
+pub unsafe extern "C" fn MPI_Session_get_info(session: RawHandle, info_used: *mut RawHandle) -> c_int { finish_or("MPI_Session_get_info", On::Session(session), || unsafe { session::session_get_info(session, Out::new("info_used", info_used)?) }, || unsafe { unset(Out::optional(info_used), 0x130) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Session_get_info(_session: RawHandle, info_used: *mut RawHandle) -> c_int { finish_or("MPI_Session_get_info", On::Process, unsupported, || unsafe { unset(Out::optional(info_used), 0x130) }) }
+pub unsafe extern "C" fn PMPI_Session_get_info(session: RawHandle, info_used: *mut RawHandle) -> c_int { finish_or("MPI_Session_get_info", On::Session(session), || unsafe { session::session_get_info(session, Out::new("info_used", info_used)?) }, || unsafe { unset(Out::optional(info_used), 0x130) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Session_get_nth_pset(_session: RawHandle, _info: RawHandle, _n: c_int, _pset_len: *mut c_int, _pset_name: *mut c_char) -> c_int { finish("MPI_Session_get_nth_pset", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_Session_get_nth_pset(session: RawHandle, info: RawHandle, n: c_int, pset_len: *mut c_int, pset_name: *mut c_char) -> c_int { finish("MPI_Session_get_nth_pset", On::Session(session), || unsafe { session::session_get_nth_pset(session, info, n, InOut::new("pset_len", pset_len)?, Chars::new("pset_name", pset_name)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Session_get_nth_pset(_session: RawHandle, _info: RawHandle, _n: c_int, _pset_len: *mut c_int, _pset_name: *mut c_char) -> c_int { finish("MPI_Session_get_nth_pset", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_Session_get_nth_pset(session: RawHandle, info: RawHandle, n: c_int, pset_len: *mut c_int, pset_name: *mut c_char) -> c_int { finish("MPI_Session_get_nth_pset", On::Session(session), || unsafe { session::session_get_nth_pset(session, info, n, InOut::new("pset_len", pset_len)?, Chars::new("pset_name", pset_name)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Session_get_num_psets(_session: RawHandle, _info: RawHandle, _npset_names: *mut c_int) -> c_int { finish("MPI_Session_get_num_psets", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_Session_get_num_psets(session: RawHandle, info: RawHandle, npset_names: *mut c_int) -> c_int { finish("MPI_Session_get_num_psets", On::Session(session), || unsafe { session::session_get_num_psets(session, info, Out::new("npset_names", npset_names)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Session_get_num_psets(_session: RawHandle, _info: RawHandle, _npset_names: *mut c_int) -> c_int { finish("MPI_Session_get_num_psets", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_Session_get_num_psets(session: RawHandle, info: RawHandle, npset_names: *mut c_int) -> c_int { finish("MPI_Session_get_num_psets", On::Session(session), || unsafe { session::session_get_num_psets(session, info, Out::new("npset_names", npset_names)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Session_get_pset_info(_session: RawHandle, _pset_name: *const c_char, info: *mut RawHandle) -> c_int { finish_or("MPI_Session_get_pset_info", On::Process, unsupported, || unsafe { unset(Out::optional(info), 0x130) }) }
+pub unsafe extern "C" fn MPI_Session_get_pset_info(session: RawHandle, pset_name: *const c_char, info: *mut RawHandle) -> c_int { finish_or("MPI_Session_get_pset_info", On::Session(session), || unsafe { session::session_get_pset_info(session, arguments::string("pset_name", pset_name)?, Out::new("info", info)?) }, || unsafe { unset(Out::optional(info), 0x130) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Session_get_pset_info(_session: RawHandle, _pset_name: *const c_char, info: *mut RawHandle) -> c_int { finish_or("MPI_Session_get_pset_info", On::Process, unsupported, || unsafe { unset(Out::optional(info), 0x130) }) }
+pub unsafe extern "C" fn PMPI_Session_get_pset_info(session: RawHandle, pset_name: *const c_char, info: *mut RawHandle) -> c_int { finish_or("MPI_Session_get_pset_info", On::Session(session), || unsafe { session::session_get_pset_info(session, arguments::string("pset_name", pset_name)?, Out::new("info", info)?) }, || unsafe { unset(Out::optional(info), 0x130) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Session_iflush_buffer(_session: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_Session_iflush_buffer", On::Process, unsupported, || unsafe { unset(Out::optional(request), 0x180) }) }
+pub unsafe extern "C" fn MPI_Session_iflush_buffer(session: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_Session_iflush_buffer", On::Session(session), || unsafe { session::session_iflush_buffer(session, Out::new("request", request)?) }, || unsafe { unset(Out::optional(request), 0x180) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Session_iflush_buffer(_session: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_Session_iflush_buffer", On::Process, unsupported, || unsafe { unset(Out::optional(request), 0x180) }) }
+pub unsafe extern "C" fn PMPI_Session_iflush_buffer(session: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_Session_iflush_buffer", On::Session(session), || unsafe { session::session_iflush_buffer(session, Out::new("request", request)?) }, || unsafe { unset(Out::optional(request), 0x180) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Session_init(_info: RawHandle, _errhandler: RawHandle, session: *mut RawHandle) -> c_int { finish_or("MPI_Session_init", On::Process, unsupported, || unsafe { unset(Out::optional(session), 0x120) }) }
+pub unsafe extern "C" fn MPI_Session_init(info: RawHandle, errhandler: RawHandle, session: *mut RawHandle) -> c_int { finish_or("MPI_Session_init", On::NewSession(errhandler), || unsafe { session::session_init(info, errhandler, Out::new("session", session)?) }, || unsafe { unset(Out::optional(session), 0x120) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Session_init(_info: RawHandle, _errhandler: RawHandle, session: *mut RawHandle) -> c_int { finish_or("MPI_Session_init", On::Process, unsupported, || unsafe { unset(Out::optional(session), 0x120) }) }
+pub unsafe extern "C" fn PMPI_Session_init(info: RawHandle, errhandler: RawHandle, session: *mut RawHandle) -> c_int { finish_or("MPI_Session_init", On::NewSession(errhandler), || unsafe { session::session_init(info, errhandler, Out::new("session", session)?) }, || unsafe { unset(Out::optional(session), 0x120) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Session_set_errhandler(_session: RawHandle, _errhandler: RawHandle) -> c_int { finish("MPI_Session_set_errhandler", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_Session_set_errhandler(session: RawHandle, errhandler: RawHandle) -> c_int { finish("MPI_Session_set_errhandler", On::Session(session), || session::session_set_errhandler(session, errhandler)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Session_set_errhandler(_session: RawHandle, _errhandler: RawHandle) -> c_int { finish("MPI_Session_set_errhandler", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_Session_set_errhandler(session: RawHandle, errhandler: RawHandle) -> c_int { finish("MPI_Session_set_errhandler", On::Session(session), || session::session_set_errhandler(session, errhandler)) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Session_toint(session: RawHandle) -> c_int { env::session_toint(session) }
 #[unsafe(no_mangle)]

@@ -4,6 +4,7 @@ use std::ffi::c_int;
 
 use mpi::group::{Comparison, Group};
 use mpi::objects::{self, GROUPS};
+use mpi::session;
 
 use crate::arguments::PROC_NULL;
 use crate::convention::*;
@@ -39,7 +40,13 @@ pub(crate) fn group_size(group: RawHandle, size: Out<c_int>) -> Result<()> {
 }
 
 pub(crate) fn group_rank(group: RawHandle, rank: Out<c_int>) -> Result<()> {
-    let own = find(group)?.rank_of(world::current()?.own_peer());
+    let group = find(group)?;
+    // A session knows its rank before other processes have joined the job.
+    let own = match session::are_any() {
+        true => session::own_peer()?,
+        false => world::current()?.own_peer(),
+    };
+    let own = group.rank_of(own);
     rank.put(own.map_or(UNDEFINED, |rank| rank as c_int))
 }
 

@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int};
 use std::io::{self, Write as _};
 
 use lock::Uncancelled;
-use mpi::process::ThreadLevel;
+use mpi::thread_level::ThreadLevel;
 
 use crate::convention::*;
 use crate::world;
@@ -44,15 +44,15 @@ pub(crate) fn finalized(flag: Out<c_int>) -> Result<()> {
 }
 
 pub(crate) fn query_thread(provided: Out<c_int>) -> Result<()> {
-    provided.put(code_of(world::current()?.level()))
+    provided.put(code_of(world::world_model()?.level()))
 }
 
 pub(crate) fn is_thread_main(flag: Out<c_int>) -> Result<()> {
-    flag.put(c_int::from(world::current()?.is_main_thread()))
+    flag.put(c_int::from(world::world_model()?.is_main_thread()))
 }
 
 pub(crate) fn abort(_comm: RawHandle, code: c_int) -> Result<()> {
-    let rank = world::current().map_or(0, |world| world.rank());
+    let rank = world::known_rank().unwrap_or(0);
     let _uncancelled = Uncancelled::begin();
     let _ =
         writeln!(io::stderr(), "canele: rank {rank}: MPI_Abort with code {code}; ending the job");

@@ -42,6 +42,7 @@ mod p2p;
 mod pack;
 mod ports;
 mod request;
+mod session;
 mod status;
 mod tool;
 mod topology;

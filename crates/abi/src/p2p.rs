@@ -87,7 +87,7 @@ fn begin_send(
 }
 
 #[inline(always)]
-fn give(request: Request, vci: Vci, place: Out<RawHandle>) -> Result<()> {
+pub(crate) fn give(request: Request, vci: Vci, place: Out<RawHandle>) -> Result<()> {
     place.put(raw(request.register(vci)?))
 }
 
@@ -407,7 +407,7 @@ fn copy_of(data: &Region) -> Result<Region> {
 }
 
 /// The buffer that an address and a size stand for.
-fn lent(address: Address, size: i64) -> Result<Buffer> {
+pub(crate) fn lent(address: Address, size: i64) -> Result<Buffer> {
     if address.get() as usize == BUFFER_AUTOMATIC {
         return Ok(Buffer::Automatic);
     }
@@ -420,7 +420,7 @@ fn lent(address: Address, size: i64) -> Result<Buffer> {
 }
 
 /// Reports what was attached.
-fn give_back(buffer: Buffer, place: Out<usize>, size: OutInt) -> Result<()> {
+pub(crate) fn give_back(buffer: Buffer, place: Out<usize>, size: OutInt) -> Result<()> {
     let (address, bytes) = match buffer {
         Buffer::Lent { address, bytes } => (address, bytes),
         Buffer::Automatic => (BUFFER_AUTOMATIC, 0),

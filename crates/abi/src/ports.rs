@@ -70,7 +70,7 @@ pub(crate) fn comm_join(socket: c_int, made: Out<RawHandle>) -> Result<()> {
     // SAFETY: the caller passes an open socket; the kernel refuses another number.
     let given = unsafe { BorrowedFd::borrow_raw(socket) };
     let own: OwnedFd = given.try_clone_to_owned().map_err(|error| bad(&error.to_string()))?;
-    give(&world::current()?.myself().join(own)?, made)
+    give(&world::world_model()?.myself().join(own)?, made)
 }
 
 pub(crate) fn publish_name(service: String, info: RawHandle, port: String) -> Result<()> {

@@ -305,7 +305,7 @@ fn with(
 
 /// The values of all counters, read before the table of handles is locked.
 fn counts() -> tool::Counts {
-    tool::Counts::of(world::known().map(|world| &**world))
+    tool::Counts::of(world::known().map(|process| &**process))
 }
 
 fn at<T>(all: &[T], index: c_int) -> Result<&T> {

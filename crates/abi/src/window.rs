@@ -143,7 +143,7 @@ pub(crate) fn win_shared_query(
 }
 
 pub(crate) fn win_get_group(win: RawHandle, group: Out<RawHandle>) -> Result<()> {
-    crate::group::give(window(win)?.group().clone(), group)
+    crate::group::give(window(win)?.group(), group)
 }
 
 pub(crate) fn win_set_name(win: RawHandle, name: String) -> Result<()> {

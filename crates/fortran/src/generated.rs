@@ -2135,13 +2135,13 @@ procedures! {
         (session: Translated<Session> = Translated::take(session), buffer: ByAddress<c_void> = ByAddress::take(sentinel::buffer(buffer)), size: Value<c_int> = Value::take(size)) 0 => ierror;
     procedure [MPI_Session_attach_buffer canele_mpi_session_attach_buffer_f08ts mpi_session_attach_buffer_f08ts_] [PMPI_Session_attach_buffer canele_pmpi_session_attach_buffer_f08ts pmpi_session_attach_buffer_f08ts_]
         (session: *const c_int, buffer: *const Descriptor, size: *const c_int, ierror: *mut c_int)
-        (session: Translated<Session> = Translated::take(session), buffer: Section = Section::address(buffer), size: Value<c_int> = Value::take(size)) raise(&[buffer.refuse()], On::Process) => ierror;
+        (session: Translated<Session> = Translated::take(session), buffer: Section = Section::address(buffer), size: Value<c_int> = Value::take(size)) raise(&[buffer.refuse()], On::Session(session.c())) => ierror;
     procedure [MPI_Session_attach_buffer_c mpi_session_attach_buffer_c_f08_] [PMPI_Session_attach_buffer_c pmpi_session_attach_buffer_c_f08_]
         (session: *const c_int, buffer: *mut c_void, size: *const i64, ierror: *mut c_int)
         (session: Translated<Session> = Translated::take(session), buffer: ByAddress<c_void> = ByAddress::take(sentinel::buffer(buffer)), size: Value<i64> = Value::take(size)) 0 => ierror;
     procedure [MPI_Session_attach_buffer_c canele_mpi_session_attach_buffer_c_f08ts mpi_session_attach_buffer_c_f08ts_] [PMPI_Session_attach_buffer_c canele_pmpi_session_attach_buffer_c_f08ts pmpi_session_attach_buffer_c_f08ts_]
         (session: *const c_int, buffer: *const Descriptor, size: *const i64, ierror: *mut c_int)
-        (session: Translated<Session> = Translated::take(session), buffer: Section = Section::address(buffer), size: Value<i64> = Value::take(size)) raise(&[buffer.refuse()], On::Process) => ierror;
+        (session: Translated<Session> = Translated::take(session), buffer: Section = Section::address(buffer), size: Value<i64> = Value::take(size)) raise(&[buffer.refuse()], On::Session(session.c())) => ierror;
     procedure [MPI_Session_call_errhandler mpi_session_call_errhandler_ mpi_session_call_errhandler mpi_session_call_errhandler__ MPI_SESSION_CALL_ERRHANDLER mpi_session_call_errhandler_f08_] [PMPI_Session_call_errhandler pmpi_session_call_errhandler_ pmpi_session_call_errhandler pmpi_session_call_errhandler__ PMPI_SESSION_CALL_ERRHANDLER pmpi_session_call_errhandler_f08_]
         (session: *const c_int, errorcode: *const c_int, ierror: *mut c_int)
         (session: Translated<Session> = Translated::take(session), errorcode: Value<c_int> = Value::take(errorcode)) 0 => ierror;

@@ -235,6 +235,7 @@ pub(crate) enum On {
     Comm(usize),
     Win(usize),
     File(usize),
+    Session(usize),
     Process,
 }
 
@@ -244,6 +245,7 @@ pub(crate) fn raise(codes: &[c_int], on: On) -> c_int {
         fn MPI_Comm_call_errhandler(comm: usize, code: c_int) -> c_int;
         fn MPI_Win_call_errhandler(win: usize, code: c_int) -> c_int;
         fn MPI_File_call_errhandler(file: usize, code: c_int) -> c_int;
+        fn MPI_Session_call_errhandler(session: usize, code: c_int) -> c_int;
     }
     let code = codes.iter().copied().find(|code| *code != 0).unwrap_or(0);
     if code != 0 {
@@ -253,6 +255,7 @@ pub(crate) fn raise(codes: &[c_int], on: On) -> c_int {
                 On::Comm(comm) => MPI_Comm_call_errhandler(comm, code),
                 On::Win(win) => MPI_Win_call_errhandler(win, code),
                 On::File(file) => MPI_File_call_errhandler(file, code),
+                On::Session(session) => MPI_Session_call_errhandler(session, code),
                 On::Process => MPI_Comm_call_errhandler(COMM_SELF, code),
             }
         };

@@ -62,7 +62,7 @@ pub enum Kind {
     Errhandler,
     /// An info object.
     Info,
-    /// A session of the tool interface, or a variable in its hands.
+    /// A session, or an object of the tool interface.
     Tool,
     /// A channel of the native interface.
     Channel,

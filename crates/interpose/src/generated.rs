@@ -315,41 +315,46 @@ calls! {
     308 MPI_Sendrecv_c "PMPI_Sendrecv_c" (sendbuf: *const c_void, sendcount: i64, sendtype: RawHandle, dest: c_int, sendtag: c_int, recvbuf: *mut c_void, recvcount: i64, recvtype: RawHandle, source: c_int, recvtag: c_int, comm: RawHandle, status: *mut Status) { peer: dest, source, tag: sendtag, comm, count: sendcount, datatype: sendtype, place: sendbuf, }
     309 MPI_Sendrecv_replace "PMPI_Sendrecv_replace" (buf: *mut c_void, count: c_int, datatype: RawHandle, dest: c_int, sendtag: c_int, source: c_int, recvtag: c_int, comm: RawHandle, status: *mut Status) { peer: dest, source, tag: sendtag, comm, count: count.into(), datatype, place: buf.cast_const(), }
     310 MPI_Sendrecv_replace_c "PMPI_Sendrecv_replace_c" (buf: *mut c_void, count: i64, datatype: RawHandle, dest: c_int, sendtag: c_int, source: c_int, recvtag: c_int, comm: RawHandle, status: *mut Status) { peer: dest, source, tag: sendtag, comm, count, datatype, place: buf.cast_const(), }
-    311 MPI_Ssend "PMPI_Ssend" (buf: *const c_void, count: c_int, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle) { peer: dest, tag, comm, count: count.into(), datatype, place: buf, }
-    312 MPI_Ssend_c "PMPI_Ssend_c" (buf: *const c_void, count: i64, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle) { peer: dest, tag, comm, count, datatype, place: buf, }
-    313 MPI_Ssend_init "PMPI_Ssend_init" (buf: *const c_void, count: c_int, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) { peer: dest, tag, comm, count: count.into(), datatype, place: buf, }
-    314 MPI_Ssend_init_c "PMPI_Ssend_init_c" (buf: *const c_void, count: i64, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) { peer: dest, tag, comm, count, datatype, place: buf, }
-    315 MPI_Start "PMPI_Start" (request: *mut RawHandle) { }
-    316 MPI_Startall "PMPI_Startall" (count: c_int, array_of_requests: *mut RawHandle) { }
-    317 MPI_Test "PMPI_Test" (request: *mut RawHandle, flag: *mut c_int, status: *mut Status) { }
-    318 MPI_Testall "PMPI_Testall" (count: c_int, array_of_requests: *mut RawHandle, flag: *mut c_int, array_of_statuses: *mut Status) { }
-    319 MPI_Testany "PMPI_Testany" (count: c_int, array_of_requests: *mut RawHandle, indx: *mut c_int, flag: *mut c_int, status: *mut Status) { }
-    320 MPI_Testsome "PMPI_Testsome" (incount: c_int, array_of_requests: *mut RawHandle, outcount: *mut c_int, array_of_indices: *mut c_int, array_of_statuses: *mut Status) { }
-    321 MPI_Unpublish_name "PMPI_Unpublish_name" (service_name: *const c_char, info: RawHandle, port_name: *const c_char) { }
-    322 MPI_Wait "PMPI_Wait" (request: *mut RawHandle, status: *mut Status) { }
-    323 MPI_Waitall "PMPI_Waitall" (count: c_int, array_of_requests: *mut RawHandle, array_of_statuses: *mut Status) { }
-    324 MPI_Waitany "PMPI_Waitany" (count: c_int, array_of_requests: *mut RawHandle, indx: *mut c_int, status: *mut Status) { }
-    325 MPI_Waitsome "PMPI_Waitsome" (incount: c_int, array_of_requests: *mut RawHandle, outcount: *mut c_int, array_of_indices: *mut c_int, array_of_statuses: *mut Status) { }
-    326 MPI_Win_allocate "PMPI_Win_allocate" (size: isize, disp_unit: c_int, info: RawHandle, comm: RawHandle, baseptr: *mut c_void, win: *mut RawHandle) { comm, }
-    327 MPI_Win_allocate_c "PMPI_Win_allocate_c" (size: isize, disp_unit: isize, info: RawHandle, comm: RawHandle, baseptr: *mut c_void, win: *mut RawHandle) { comm, }
-    328 MPI_Win_allocate_shared "PMPI_Win_allocate_shared" (size: isize, disp_unit: c_int, info: RawHandle, comm: RawHandle, baseptr: *mut c_void, win: *mut RawHandle) { comm, }
-    329 MPI_Win_allocate_shared_c "PMPI_Win_allocate_shared_c" (size: isize, disp_unit: isize, info: RawHandle, comm: RawHandle, baseptr: *mut c_void, win: *mut RawHandle) { comm, }
-    330 MPI_Win_complete "PMPI_Win_complete" (win: RawHandle) { }
-    331 MPI_Win_create "PMPI_Win_create" (base: *mut c_void, size: isize, disp_unit: c_int, info: RawHandle, comm: RawHandle, win: *mut RawHandle) { comm, }
-    332 MPI_Win_create_c "PMPI_Win_create_c" (base: *mut c_void, size: isize, disp_unit: isize, info: RawHandle, comm: RawHandle, win: *mut RawHandle) { comm, }
-    333 MPI_Win_create_dynamic "PMPI_Win_create_dynamic" (info: RawHandle, comm: RawHandle, win: *mut RawHandle) { comm, }
-    334 MPI_Win_fence "PMPI_Win_fence" (assert: c_int, win: RawHandle) { }
-    335 MPI_Win_flush "PMPI_Win_flush" (rank: c_int, win: RawHandle) { }
-    336 MPI_Win_flush_all "PMPI_Win_flush_all" (win: RawHandle) { }
-    337 MPI_Win_flush_local "PMPI_Win_flush_local" (rank: c_int, win: RawHandle) { }
-    338 MPI_Win_flush_local_all "PMPI_Win_flush_local_all" (win: RawHandle) { }
-    339 MPI_Win_free "PMPI_Win_free" (win: *mut RawHandle) { }
-    340 MPI_Win_lock "PMPI_Win_lock" (lock_type: c_int, rank: c_int, assert: c_int, win: RawHandle) { }
-    341 MPI_Win_lock_all "PMPI_Win_lock_all" (assert: c_int, win: RawHandle) { }
-    342 MPI_Win_post "PMPI_Win_post" (group: RawHandle, assert: c_int, win: RawHandle) { }
-    343 MPI_Win_set_info "PMPI_Win_set_info" (win: RawHandle, info: RawHandle) { }
-    344 MPI_Win_start "PMPI_Win_start" (group: RawHandle, assert: c_int, win: RawHandle) { }
-    345 MPI_Win_unlock "PMPI_Win_unlock" (rank: c_int, win: RawHandle) { }
-    346 MPI_Win_unlock_all "PMPI_Win_unlock_all" (win: RawHandle) { }
-    347 MPI_Win_wait "PMPI_Win_wait" (win: RawHandle) { }
+    311 MPI_Session_detach_buffer "PMPI_Session_detach_buffer" (session: RawHandle, buffer_addr: *mut c_void, size: *mut c_int) { }
+    312 MPI_Session_detach_buffer_c "PMPI_Session_detach_buffer_c" (session: RawHandle, buffer_addr: *mut c_void, size: *mut i64) { }
+    313 MPI_Session_finalize "PMPI_Session_finalize" (session: *mut RawHandle) { }
+    314 MPI_Session_flush_buffer "PMPI_Session_flush_buffer" (session: RawHandle) { }
+    315 MPI_Session_iflush_buffer "PMPI_Session_iflush_buffer" (session: RawHandle, request: *mut RawHandle) { }
+    316 MPI_Ssend "PMPI_Ssend" (buf: *const c_void, count: c_int, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle) { peer: dest, tag, comm, count: count.into(), datatype, place: buf, }
+    317 MPI_Ssend_c "PMPI_Ssend_c" (buf: *const c_void, count: i64, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle) { peer: dest, tag, comm, count, datatype, place: buf, }
+    318 MPI_Ssend_init "PMPI_Ssend_init" (buf: *const c_void, count: c_int, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) { peer: dest, tag, comm, count: count.into(), datatype, place: buf, }
+    319 MPI_Ssend_init_c "PMPI_Ssend_init_c" (buf: *const c_void, count: i64, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, request: *mut RawHandle) { peer: dest, tag, comm, count, datatype, place: buf, }
+    320 MPI_Start "PMPI_Start" (request: *mut RawHandle) { }
+    321 MPI_Startall "PMPI_Startall" (count: c_int, array_of_requests: *mut RawHandle) { }
+    322 MPI_Test "PMPI_Test" (request: *mut RawHandle, flag: *mut c_int, status: *mut Status) { }
+    323 MPI_Testall "PMPI_Testall" (count: c_int, array_of_requests: *mut RawHandle, flag: *mut c_int, array_of_statuses: *mut Status) { }
+    324 MPI_Testany "PMPI_Testany" (count: c_int, array_of_requests: *mut RawHandle, indx: *mut c_int, flag: *mut c_int, status: *mut Status) { }
+    325 MPI_Testsome "PMPI_Testsome" (incount: c_int, array_of_requests: *mut RawHandle, outcount: *mut c_int, array_of_indices: *mut c_int, array_of_statuses: *mut Status) { }
+    326 MPI_Unpublish_name "PMPI_Unpublish_name" (service_name: *const c_char, info: RawHandle, port_name: *const c_char) { }
+    327 MPI_Wait "PMPI_Wait" (request: *mut RawHandle, status: *mut Status) { }
+    328 MPI_Waitall "PMPI_Waitall" (count: c_int, array_of_requests: *mut RawHandle, array_of_statuses: *mut Status) { }
+    329 MPI_Waitany "PMPI_Waitany" (count: c_int, array_of_requests: *mut RawHandle, indx: *mut c_int, status: *mut Status) { }
+    330 MPI_Waitsome "PMPI_Waitsome" (incount: c_int, array_of_requests: *mut RawHandle, outcount: *mut c_int, array_of_indices: *mut c_int, array_of_statuses: *mut Status) { }
+    331 MPI_Win_allocate "PMPI_Win_allocate" (size: isize, disp_unit: c_int, info: RawHandle, comm: RawHandle, baseptr: *mut c_void, win: *mut RawHandle) { comm, }
+    332 MPI_Win_allocate_c "PMPI_Win_allocate_c" (size: isize, disp_unit: isize, info: RawHandle, comm: RawHandle, baseptr: *mut c_void, win: *mut RawHandle) { comm, }
+    333 MPI_Win_allocate_shared "PMPI_Win_allocate_shared" (size: isize, disp_unit: c_int, info: RawHandle, comm: RawHandle, baseptr: *mut c_void, win: *mut RawHandle) { comm, }
+    334 MPI_Win_allocate_shared_c "PMPI_Win_allocate_shared_c" (size: isize, disp_unit: isize, info: RawHandle, comm: RawHandle, baseptr: *mut c_void, win: *mut RawHandle) { comm, }
+    335 MPI_Win_complete "PMPI_Win_complete" (win: RawHandle) { }
+    336 MPI_Win_create "PMPI_Win_create" (base: *mut c_void, size: isize, disp_unit: c_int, info: RawHandle, comm: RawHandle, win: *mut RawHandle) { comm, }
+    337 MPI_Win_create_c "PMPI_Win_create_c" (base: *mut c_void, size: isize, disp_unit: isize, info: RawHandle, comm: RawHandle, win: *mut RawHandle) { comm, }
+    338 MPI_Win_create_dynamic "PMPI_Win_create_dynamic" (info: RawHandle, comm: RawHandle, win: *mut RawHandle) { comm, }
+    339 MPI_Win_fence "PMPI_Win_fence" (assert: c_int, win: RawHandle) { }
+    340 MPI_Win_flush "PMPI_Win_flush" (rank: c_int, win: RawHandle) { }
+    341 MPI_Win_flush_all "PMPI_Win_flush_all" (win: RawHandle) { }
+    342 MPI_Win_flush_local "PMPI_Win_flush_local" (rank: c_int, win: RawHandle) { }
+    343 MPI_Win_flush_local_all "PMPI_Win_flush_local_all" (win: RawHandle) { }
+    344 MPI_Win_free "PMPI_Win_free" (win: *mut RawHandle) { }
+    345 MPI_Win_lock "PMPI_Win_lock" (lock_type: c_int, rank: c_int, assert: c_int, win: RawHandle) { }
+    346 MPI_Win_lock_all "PMPI_Win_lock_all" (assert: c_int, win: RawHandle) { }
+    347 MPI_Win_post "PMPI_Win_post" (group: RawHandle, assert: c_int, win: RawHandle) { }
+    348 MPI_Win_set_info "PMPI_Win_set_info" (win: RawHandle, info: RawHandle) { }
+    349 MPI_Win_start "PMPI_Win_start" (group: RawHandle, assert: c_int, win: RawHandle) { }
+    350 MPI_Win_unlock "PMPI_Win_unlock" (rank: c_int, win: RawHandle) { }
+    351 MPI_Win_unlock_all "PMPI_Win_unlock_all" (win: RawHandle) { }
+    352 MPI_Win_wait "PMPI_Win_wait" (win: RawHandle) { }
 }

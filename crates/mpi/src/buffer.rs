@@ -87,16 +87,23 @@ impl Place {
     /// # Errors
     /// `MPI_ERR_BUFFER` when none is attached.
     pub fn detach(&self, instance: &Instance) -> Result<Buffer> {
-        let none = || Error::new(ErrorClass::Buffer, "no buffer is attached");
         let flush = self.begin_flush();
         if self.lock().is_none() {
-            return Err(none());
+            return Err(nothing_to_detach());
         }
         // What other threads sent meanwhile goes with the buffer.
         let take =
             |vci, worker: &mut Worker| flush.is_done(vci, worker).then(|| self.lock().take());
         let taken = instance.wait_in(VciSet::all(instance.vcis()), take);
-        taken.map(|attached| attached.buffer).ok_or_else(none)
+        taken.map(|attached| attached.buffer).ok_or_else(nothing_to_detach)
+    }
+
+    /// Gives the buffer of a session back that has not communicated.
+    ///
+    /// # Errors
+    /// `MPI_ERR_BUFFER` when none is attached.
+    pub fn take(&self) -> Result<Buffer> {
+        self.lock().take().map(|attached| attached.buffer).ok_or_else(nothing_to_detach)
     }
 
     /// Waits until all messages that are in the buffer have left.
@@ -228,6 +235,11 @@ impl Attached {
             (Buffer::Lent { .. } | Buffer::Automatic, _) => Ok(()),
         }
     }
+}
+
+#[cold]
+fn nothing_to_detach() -> Error {
+    Error::new(ErrorClass::Buffer, "no buffer is attached")
 }
 
 #[cold]

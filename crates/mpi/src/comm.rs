@@ -229,6 +229,11 @@ impl Comm {
         &self.0.group
     }
 
+    /// The members, as a group that derives from the communicator's session if it has one.
+    pub fn derived_group(&self) -> Group {
+        self.group().clone().of_session(self.process().session())
+    }
+
     /// Number of processes that messages can address: the size of the group, or of the remote group.
     #[inline]
     pub fn peer_count(&self) -> u32 {
@@ -733,7 +738,17 @@ pub fn from_int(value: i32) -> Handle {
 
 /// Drops all communicators; their handles are stale.
 pub(crate) fn clear() {
-    COMMS.clear();
+    free_where(|_| true);
+}
+
+/// Frees all communicators of which this is true.
+pub(crate) fn free_where(is_it: impl Fn(&Comm) -> bool) {
+    while find_where(&is_it).is_some_and(|comm| comm.free().is_ok()) {}
+}
+
+/// A communicator of which this is true.
+pub(crate) fn find_where(is_it: impl Fn(&Comm) -> bool) -> Option<Comm> {
+    COMMS.find_where(is_it)
 }
 
 /// The processes of the communicator whose collectives have this context, as a ring that begins with `own`.
@@ -776,7 +791,7 @@ const ASSERTIONS: [&str; 5] = [
 ];
 
 /// Info key of the kinds of memory that the library accepts in buffers (MPI-5.0 §12.4.3).
-const MEMORY_KINDS: &str = "mpi_memory_alloc_kinds";
+pub(crate) const MEMORY_KINDS: &str = "mpi_memory_alloc_kinds";
 
 /// Info key of the topology used in collective plans, for tools (`plan::Topology` as text).
 const PLACES: &str = "canele_places";

@@ -15,7 +15,6 @@ use crate::group::Group;
 use crate::process::Process;
 use crate::root_channel::RootChannel;
 use crate::vci::Vci;
-use crate::world::WorldModel;
 use crate::{Error, ErrorClass, Result};
 
 /// A group, and the rank in it that speaks for it.
@@ -34,7 +33,7 @@ impl Comm {
     /// `MPI_ERR_GROUP` where this process is not in it, `MPI_ERR_ARG` for a string that is too long or not the
     /// others'.
     pub fn of_group(
-        world: &WorldModel,
+        process: &Arc<Process>,
         group: &Group,
         string: &str,
         errhandler: Errhandler,
@@ -42,7 +41,7 @@ impl Comm {
         if group.size() == 0 {
             return Ok(None);
         }
-        let comm = Found::new(world, group, string)?.comm(string, errhandler)?;
+        let comm = Found::new(process, group, string)?.comm(string, errhandler)?;
         comm.register().map(Some)
     }
 
@@ -52,7 +51,7 @@ impl Comm {
     /// # Errors
     /// As [`Comm::of_group`], and `MPI_ERR_COMM` when the groups have a process in common.
     pub fn of_groups(
-        world: &WorldModel,
+        process: &Arc<Process>,
         local: Led<'_>,
         remote: Led<'_>,
         string: &str,
@@ -61,11 +60,11 @@ impl Comm {
         if local.group.size() == 0 || remote.group.size() == 0 {
             return Ok(None);
         }
-        let comm = Found::new(world, local.group, string)?.comm(string, errhandler)?;
+        let comm = Found::new(process, local.group, string)?.comm(string, errhandler)?;
         let mut channel = (comm.rank() == local.leader).then(|| {
             let other = remote.group.peer(remote.leader);
             let is_common = local.group.rank_of(other).is_some();
-            LeadersChannel { process: world, other, is_common, tag: tag_of(string) }
+            LeadersChannel { process, other, is_common, tag: tag_of(string) }
         });
         comm.meet(local.leader, channel.as_mut().map(|channel| Ok(channel as _))).map(Some)
     }
@@ -107,8 +106,7 @@ struct Found<'a> {
 }
 
 impl<'a> Found<'a> {
-    fn new(world: &'a WorldModel, group: &'a Group, string: &str) -> Result<Self> {
-        let process = world.process();
+    fn new(process: &'a Arc<Process>, group: &'a Group, string: &str) -> Result<Self> {
         if string.len() >= STRING_MAX {
             let message =
                 format!("stringtag: {} bytes are more than {}", string.len(), STRING_MAX - 1);

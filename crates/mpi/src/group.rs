@@ -3,13 +3,18 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use handles::Handle;
 use wire::PeerId;
 
 use crate::{Error, ErrorClass, Result};
 
 /// An ordered set of processes.
 #[derive(Clone, Debug)]
-pub struct Group(Arc<Members>);
+pub struct Group {
+    members: Arc<Members>,
+    /// The session that it derives from; none in the World Model.
+    session: Option<Handle>,
+}
 
 #[derive(Debug)]
 enum Members {
@@ -44,15 +49,35 @@ impl Group {
     /// The group of these processes, in this order; they are distinct.
     pub fn of(peers: Vec<PeerId>) -> Self {
         if peers.iter().enumerate().all(|(index, peer)| index as u32 == peer.0) {
-            return Self(Arc::new(Members::First { size: peers.len() as u32 }));
+            return Self::with(Members::First { size: peers.len() as u32 });
         }
         let index = peers.iter().enumerate().map(|(index, &peer)| (peer, index as u32)).collect();
-        Self(Arc::new(Members::Listed { peers, index }))
+        Self::with(Members::Listed { peers, index })
+    }
+
+    fn with(members: Members) -> Self {
+        Self { members: Arc::new(members), session: None }
+    }
+
+    /// The same group, which derives from a session, or from the World Model.
+    #[must_use]
+    pub fn of_session(self, session: Option<Handle>) -> Self {
+        Self { session, ..self }
+    }
+
+    /// The session that it derives from; none in the World Model.
+    pub fn session(&self) -> Option<Handle> {
+        self.session
+    }
+
+    /// A group of these processes that derives from the same session.
+    fn like(&self, peers: Vec<PeerId>) -> Self {
+        Self::of(peers).of_session(self.session)
     }
 
     /// Number of members.
     pub fn size(&self) -> u32 {
-        match &*self.0 {
+        match &*self.members {
             Members::First { size } => *size,
             Members::Listed { peers, .. } => peers.len() as u32,
         }
@@ -61,7 +86,7 @@ impl Group {
     /// The process of rank `rank`, which is below `size`.
     #[inline]
     pub fn peer(&self, rank: u32) -> PeerId {
-        match &*self.0 {
+        match &*self.members {
             Members::First { .. } => PeerId(rank),
             Members::Listed { peers, .. } => peers[rank as usize],
         }
@@ -69,7 +94,7 @@ impl Group {
 
     /// The rank in this group of a process, if it is a member.
     pub fn rank_of(&self, peer: PeerId) -> Option<u32> {
-        match &*self.0 {
+        match &*self.members {
             Members::First { size } => (peer.0 < *size).then_some(peer.0),
             Members::Listed { index, .. } => index.get(&peer).copied(),
         }
@@ -83,17 +108,17 @@ impl Group {
     /// The members of both kinds: all of this group, then those of `other` that are not in it.
     pub fn union(&self, other: &Self) -> Self {
         let added = other.iter().filter(|&peer| self.rank_of(peer).is_none());
-        Self::of(self.iter().chain(added).collect())
+        self.like(self.iter().chain(added).collect())
     }
 
     /// The members that are in `other` too, in this group's order.
     pub fn intersection(&self, other: &Self) -> Self {
-        Self::of(self.iter().filter(|&peer| other.rank_of(peer).is_some()).collect())
+        self.like(self.iter().filter(|&peer| other.rank_of(peer).is_some()).collect())
     }
 
     /// The members that are not in `other`, in this group's order.
     pub fn difference(&self, other: &Self) -> Self {
-        Self::of(self.iter().filter(|&peer| other.rank_of(peer).is_none()).collect())
+        self.like(self.iter().filter(|&peer| other.rank_of(peer).is_none()).collect())
     }
 
     /// The members `ranks`, in that order.
@@ -102,7 +127,7 @@ impl Group {
     /// `MPI_ERR_RANK` for a rank outside the group or named twice.
     pub fn include(&self, ranks: &[i32]) -> Result<Self> {
         let chosen = self.check_distinct(ranks)?;
-        Ok(Self::of(chosen.into_iter().map(|rank| self.peer(rank)).collect()))
+        Ok(self.like(chosen.into_iter().map(|rank| self.peer(rank)).collect()))
     }
 
     /// The members but `ranks`, in this group's order.
@@ -115,7 +140,7 @@ impl Group {
             out[rank as usize] = true;
         }
         let kept = (0..self.size()).filter(|&rank| !out[rank as usize]);
-        Ok(Self::of(kept.map(|rank| self.peer(rank)).collect()))
+        Ok(self.like(kept.map(|rank| self.peer(rank)).collect()))
     }
 
     /// The ranks that `ranges` name, expanded (MPI-5.0 §7.3.2).

@@ -24,6 +24,8 @@ pub mod ports;
 pub mod process;
 pub mod request;
 mod root_channel;
+pub mod session;
+pub mod thread_level;
 pub mod tool;
 pub mod topology;
 pub mod vci;

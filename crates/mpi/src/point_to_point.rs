@@ -86,10 +86,10 @@ pub fn send(comm: &Comm, to: Option<u32>, tag: i32, data: &Region, mode: Mode) -
     error.map_or(Ok(()), Err)
 }
 
-/// Sends from the buffer of the communicator or, where it has none, from that of the process.
+/// Sends from the buffer of the communicator or, where it has none, from that of its session or of the process.
 fn send_buffered(comm: &Comm, to: u32, tag: i32, data: &Region) -> Result<()> {
     let (process, own) = (comm.process(), comm.buffer());
-    let place = if own.is_attached() { own } else { process.buffer() };
+    let place = if own.is_attached() { own } else { process.buffer_of_send() };
     place.send((process, comm.vci()), (comm.peer(to), envelope(comm, tag)), data)
 }
 

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
-use std::thread::ThreadId;
 
+use handles::Handle;
 use io::Pool;
 use rma::Served;
 use runtime::{Instance, Port, Vci};
@@ -16,24 +16,17 @@ use crate::file::serving::FileServers;
 use crate::open_ports::{OpenPorts, not_met};
 use crate::watched::Watched;
 
-/// Level of thread support (MPI-5.0 §11.6).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ThreadLevel {
-    /// The process has one thread.
-    Single,
-    /// Only the thread that initialised MPI calls it.
-    Funneled,
-    /// One thread calls at a time.
-    Serialized,
-    /// Any thread calls at any time.
-    Multiple,
-}
-
-/// This process in its job: what all its communicators share.
+/// This process in its job, as the communicators of the World Model or of one session see it.
 pub struct Process {
     instance: Arc<Instance>,
-    level: ThreadLevel,
-    main_thread: ThreadId,
+    /// The session, and its buffer for buffered sends; none in the World Model.
+    session: Option<(Handle, Place)>,
+    shared: Arc<Common>,
+}
+
+/// State that the World Model and all sessions share.
+#[derive(Default)]
+struct Common {
     buffer: Place,
     /// Windows that peers access, from the first one on.
     served: OnceLock<Arc<Served>>,
@@ -46,44 +39,47 @@ pub struct Process {
 }
 
 impl Process {
-    /// Begins to use an instance, in the thread that initialises MPI.
-    pub fn new(instance: Arc<Instance>, level: ThreadLevel) -> Self {
-        Self {
-            instance,
-            level,
-            main_thread: std::thread::current().id(),
-            buffer: Place::default(),
-            served: OnceLock::new(),
-            pool: Pool::default(),
-            file_servers: OnceLock::new(),
-            watched: Watched::default(),
-            ports: OpenPorts::default(),
-        }
+    /// Begins to use an instance.
+    pub fn new(instance: Arc<Instance>) -> Self {
+        Self { instance, session: None, shared: Arc::default() }
     }
 
-    /// Level of thread support.
-    pub fn level(&self) -> ThreadLevel {
-        self.level
+    /// The same process for a session, which may have a buffer of its own for buffered sends.
+    pub(crate) fn in_session(&self, session: Handle, buffer: &Place) -> Self {
+        let (instance, shared) = (Arc::clone(&self.instance), Arc::clone(&self.shared));
+        Self { instance, session: Some((session, buffer.clone())), shared }
     }
 
-    /// True if the calling thread initialised MPI.
-    pub fn is_main_thread(&self) -> bool {
-        std::thread::current().id() == self.main_thread
+    /// The instance.
+    pub fn instance(&self) -> &Arc<Instance> {
+        &self.instance
     }
 
-    /// Place of the buffer for buffered sends on communicators that have none of their own.
+    /// The session; none in the World Model.
+    pub fn session(&self) -> Option<Handle> {
+        self.session.as_ref().map(|(session, _)| *session)
+    }
+
+    /// Place of the buffer for buffered sends of the whole process.
     pub fn buffer(&self) -> &Place {
-        &self.buffer
+        &self.shared.buffer
+    }
+
+    /// Place of the buffer for a buffered send on a communicator that has none of its own: the session's if it has one, or that of
+    /// the whole process (MPI-5.0 §3.6).
+    pub(crate) fn buffer_of_send(&self) -> &Place {
+        let of_session = self.session.as_ref().map(|(_, buffer)| buffer);
+        of_session.filter(|buffer| buffer.is_attached()).unwrap_or(&self.shared.buffer)
     }
 
     /// Threads for operations on files.
     pub(crate) fn pool(&self) -> &Pool {
-        &self.pool
+        &self.shared.pool
     }
 
     /// The files that this process accesses for others. The first VCI carries their messages.
     pub(crate) fn file_servers(&self) -> &Arc<FileServers> {
-        self.file_servers.get_or_init(|| FileServers::new(self.instance.vci(Vci::FIRST)))
+        self.shared.file_servers.get_or_init(|| FileServers::new(self.instance.vci(Vci::FIRST)))
     }
 
     /// Opens a port, and returns its name.
@@ -92,30 +88,30 @@ impl Process {
     /// This process has no network, or the system lacks a resource.
     pub fn open_port(&self) -> Result<Zeroizing<String>> {
         let port = Port::open(self).map_err(|error| not_met(&error))?;
-        Ok(self.ports.add(port))
+        Ok(self.shared.ports.add(port))
     }
 
     /// The open ports of this process, and the names that it has published.
     pub fn ports(&self) -> &OpenPorts {
-        &self.ports
+        &self.shared.ports
     }
 
     /// Ends the threads for operations on files.
     pub fn end_file_threads(&self) {
-        self.pool.end();
-        if let Some(servers) = self.file_servers.get() {
+        self.shared.pool.end();
+        if let Some(servers) = self.shared.file_servers.get() {
             servers.end();
         }
     }
 
     /// Arrays of requests that calls name repeatedly.
     pub(crate) fn watched(&self) -> &Watched {
-        &self.watched
+        &self.shared.watched
     }
 
     /// The windows of this process that peers access. The first VCI carries their messages.
     pub(crate) fn served(&self) -> &Arc<Served> {
-        self.served.get_or_init(|| Served::new(self.instance.vci(Vci::FIRST)))
+        self.shared.served.get_or_init(|| Served::new(self.instance.vci(Vci::FIRST)))
     }
 }
 
@@ -130,6 +126,6 @@ impl Deref for Process {
 
 impl fmt::Debug for Process {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Process").field("rank", &self.rank()).field("level", &self.level).finish()
+        f.debug_struct("Process").field("rank", &self.rank()).finish_non_exhaustive()
     }
 }

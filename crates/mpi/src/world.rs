@@ -2,9 +2,11 @@
 
 use std::ops::Deref;
 use std::sync::Arc;
+use std::thread::ThreadId;
 
 use crate::comm::{self, Comm};
 use crate::process::Process;
+use crate::thread_level::ThreadLevel;
 use crate::{file, point_to_point, request, window};
 
 /// The World Model (MPI-5.0 §11.2): a process with its predefined communicators.
@@ -13,28 +15,36 @@ pub struct WorldModel {
     process: Arc<Process>,
     world: Comm,
     myself: Comm,
+    level: ThreadLevel,
+    main_thread: ThreadId,
 }
 
 impl WorldModel {
-    /// Makes the predefined communicators of a process.
-    pub fn new(process: Process) -> Self {
-        let process = Arc::new(process);
-        Self { world: Comm::world(&process), myself: Comm::myself(&process), process }
+    /// Makes the predefined communicators of a process, in the thread that initialises MPI.
+    pub fn new(process: &Arc<Process>, level: ThreadLevel) -> Self {
+        let (world, myself) = (Comm::world(process), Comm::myself(process));
+        let main_thread = std::thread::current().id();
+        Self { process: Arc::clone(process), world, myself, level, main_thread }
     }
 
-    /// Drops what an ended process has left: nothing of it can communicate any more. The handles are stale from then on,
-    /// and no later object gets one of them.
-    pub fn drop_objects(&self) {
-        request::clear();
-        point_to_point::clear();
-        window::clear();
-        file::clear();
-        comm::clear();
+    /// Frees the communicators of the World Model that the application has left, while sessions go on.
+    pub fn drop_communicators(&self) {
+        comm::free_where(|comm| comm.process().session().is_none());
     }
 
     /// The process.
-    pub(crate) fn process(&self) -> &Arc<Process> {
+    pub fn process(&self) -> &Arc<Process> {
         &self.process
+    }
+
+    /// Level of thread support.
+    pub fn level(&self) -> ThreadLevel {
+        self.level
+    }
+
+    /// True if the calling thread initialised MPI.
+    pub fn is_main_thread(&self) -> bool {
+        std::thread::current().id() == self.main_thread
     }
 
     /// `MPI_COMM_WORLD`.
@@ -47,6 +57,16 @@ impl WorldModel {
     pub fn myself(&self) -> &Comm {
         &self.myself
     }
+}
+
+/// Drops what an ended process has left: nothing of it can communicate any more. The handles are stale from then on,
+/// and no later object gets one of them.
+pub fn drop_objects() {
+    request::clear();
+    point_to_point::clear();
+    window::clear();
+    file::clear();
+    comm::clear();
 }
 
 impl Deref for WorldModel {

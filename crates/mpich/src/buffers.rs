@@ -12,7 +12,7 @@ use binding::translation::Translation;
 
 use crate::code::Code;
 use crate::function::Returned;
-use crate::handle::Comm;
+use crate::handle::{Comm, Session};
 use crate::standard::standard;
 
 /// The sizes of attached buffers as the program gave them, by address.
@@ -61,24 +61,14 @@ unsafe fn detach(
     0
 }
 
-/// Defines the functions for one width of sizes.
+/// Defines the functions of the process for one width of sizes.
 macro_rules! buffers {
-    ($size:ty: $attach:ident $p_attach:ident $detach:ident $p_detach:ident
-        $comm_attach:ident $p_comm_attach:ident $comm_detach:ident $p_comm_detach:ident) => {
+    ($size:ty: $attach:ident $p_attach:ident $detach:ident $p_detach:ident) => {
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $p_attach(buffer: *mut c_void, size: $size) -> c_int {
             let function = standard!("PMPI_Buffer_attach_c" => unsafe extern "C" fn(*mut c_void, i64) -> c_int);
             // SAFETY: the program passes the address of a buffer.
             attach(buffer, size.into(), |buffer, size| unsafe { function(buffer, size) })
-        }
-
-        #[unsafe(no_mangle)]
-        unsafe extern "C" fn $p_comm_attach(comm: c_int, buffer: *mut c_void, size: $size) -> c_int {
-            let function = standard!("PMPI_Comm_attach_buffer_c" =>
-                unsafe extern "C" fn(usize, *mut c_void, i64) -> c_int);
-            let comm = Comm::to_c(comm);
-            // SAFETY: the program passes the address of a buffer.
-            attach(buffer, size.into(), |buffer, size| unsafe { function(comm, buffer, size) })
         }
 
         #[unsafe(no_mangle)]
@@ -88,19 +78,32 @@ macro_rules! buffers {
             unsafe { detach(place, |own| give(size, own), |place, size| function(place, size)) }
         }
 
+        binding::alias! { $p_attach: $attach }
+        binding::alias! { $p_detach: $detach }
+    };
+}
+
+/// Defines the functions of an object for one width of sizes.
+macro_rules! buffers_of {
+    ($kind:ident, $size:ty: $attach:ident $p_attach:ident $attach_c:literal $detach:ident $p_detach:ident $detach_c:literal) => {
         #[unsafe(no_mangle)]
-        unsafe extern "C" fn $p_comm_detach(comm: c_int, place: *mut c_void, size: *mut $size) -> c_int {
-            let function = standard!("PMPI_Comm_detach_buffer_c" =>
-                unsafe extern "C" fn(usize, *mut c_void, *mut i64) -> c_int);
-            let comm = Comm::to_c(comm);
+        unsafe extern "C" fn $p_attach(object: c_int, buffer: *mut c_void, size: $size) -> c_int {
+            let function = standard!($attach_c => unsafe extern "C" fn(usize, *mut c_void, i64) -> c_int);
+            let object = $kind::to_c(object);
+            // SAFETY: the program passes the address of a buffer.
+            attach(buffer, size.into(), |buffer, size| unsafe { function(object, buffer, size) })
+        }
+
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $p_detach(object: c_int, place: *mut c_void, size: *mut $size) -> c_int {
+            let function = standard!($detach_c => unsafe extern "C" fn(usize, *mut c_void, *mut i64) -> c_int);
+            let object = $kind::to_c(object);
             // SAFETY: the program passes the addresses of a pointer and of a size.
-            unsafe { detach(place, |own| give(size, own), |place, size| function(comm, place, size)) }
+            unsafe { detach(place, |own| give(size, own), |place, size| function(object, place, size)) }
         }
 
         binding::alias! { $p_attach: $attach }
         binding::alias! { $p_detach: $detach }
-        binding::alias! { $p_comm_attach: $comm_attach }
-        binding::alias! { $p_comm_detach: $comm_detach }
     };
 }
 
@@ -115,10 +118,16 @@ unsafe fn give<N: TryFrom<i64>>(place: *mut N, size: i64) {
     }
 }
 
-buffers! { c_int: MPI_Buffer_attach PMPI_Buffer_attach MPI_Buffer_detach PMPI_Buffer_detach
-MPI_Comm_attach_buffer PMPI_Comm_attach_buffer MPI_Comm_detach_buffer PMPI_Comm_detach_buffer }
-buffers! { i64: MPI_Buffer_attach_c PMPI_Buffer_attach_c MPI_Buffer_detach_c PMPI_Buffer_detach_c
-MPI_Comm_attach_buffer_c PMPI_Comm_attach_buffer_c MPI_Comm_detach_buffer_c PMPI_Comm_detach_buffer_c }
+buffers! { c_int: MPI_Buffer_attach PMPI_Buffer_attach MPI_Buffer_detach PMPI_Buffer_detach }
+buffers! { i64: MPI_Buffer_attach_c PMPI_Buffer_attach_c MPI_Buffer_detach_c PMPI_Buffer_detach_c }
+buffers_of! { Comm, c_int: MPI_Comm_attach_buffer PMPI_Comm_attach_buffer "PMPI_Comm_attach_buffer_c"
+MPI_Comm_detach_buffer PMPI_Comm_detach_buffer "PMPI_Comm_detach_buffer_c" }
+buffers_of! { Comm, i64: MPI_Comm_attach_buffer_c PMPI_Comm_attach_buffer_c "PMPI_Comm_attach_buffer_c"
+MPI_Comm_detach_buffer_c PMPI_Comm_detach_buffer_c "PMPI_Comm_detach_buffer_c" }
+buffers_of! { Session, c_int: MPI_Session_attach_buffer PMPI_Session_attach_buffer "PMPI_Session_attach_buffer_c"
+MPI_Session_detach_buffer PMPI_Session_detach_buffer "PMPI_Session_detach_buffer_c" }
+buffers_of! { Session, i64: MPI_Session_attach_buffer_c PMPI_Session_attach_buffer_c "PMPI_Session_attach_buffer_c"
+MPI_Session_detach_buffer_c PMPI_Session_detach_buffer_c "PMPI_Session_detach_buffer_c" }
 
 /// `MPI_BUFFER_AUTOMATIC` of MPICH.
 const AUTOMATIC: usize = usize::MAX - 1;

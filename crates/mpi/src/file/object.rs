@@ -78,8 +78,8 @@ impl File {
     }
 
     /// The processes that have opened the file.
-    pub fn group(&self) -> &Group {
-        self.0.comm.group()
+    pub fn group(&self) -> Group {
+        self.0.comm.derived_group()
     }
 
     /// The access mode.

@@ -76,8 +76,8 @@ impl Window {
     }
 
     /// The processes of the window.
-    pub fn group(&self) -> &Group {
-        self.0.comm.group()
+    pub fn group(&self) -> Group {
+        self.0.comm.derived_group()
     }
 
     /// Number of processes.

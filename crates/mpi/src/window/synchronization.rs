@@ -249,7 +249,8 @@ impl Window {
 
     /// The ranks in the window of a group's members.
     fn ranks_of(&self, group: &Group) -> Result<Vec<u32>> {
-        let rank = |peer| self.group().rank_of(peer);
+        let members = self.group();
+        let rank = |peer| members.rank_of(peer);
         group.iter().map(rank).collect::<Option<_>>().ok_or_else(|| {
             Error::new(ErrorClass::Group, "group has a process that is not in the window")
         })
