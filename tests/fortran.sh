@@ -32,6 +32,12 @@ for compiler in gfortran-11 flang-new-16 flang-new-19 gfortran; do
     fi
     for program in include.f module.f90 sessions.F90; do try $compiler $program "1 3"; done
     try $compiler sessions.F90 2 -DMPIF
+    for interface in 1 2 3; do
+        # flang 16 cannot call procedures of mpi_f08.
+        [ "$compiler $interface" != "flang-new-16 3" ] || continue
+        check "jobs that meet, interface $interface by $compiler" " no errors" \
+            "$(CANELE_FC=$compiler mpifort -O1 -DINTERFACE=$interface "$sources/ports.F90" -o program && run -n 2 ./program)"
+    done
     try $compiler size_of.f90 1
     if [ $compiler = flang-new-16 ]; then
         check "mpi_f08 by $compiler" "mpifort: $sources/module_f08.f90: $compiler cannot compile calls of the module mpi_f08" \

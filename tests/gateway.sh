@@ -11,8 +11,8 @@ chmod 755 "$work"
 export CANELE_LAB=g$$
 started=()
 trap 'for id in "${started[@]}"; do kill -9 "$id" 2>/dev/null; done; "$canele" lab down >/dev/null 2>&1; rm -rf "$work"' EXIT
-for program in collectives exchange secret; do
-    "$prefix/bin/mpicc" -Wall -Werror -O1 "programs/$program.c" -o "$work/$program" || exit 1
+for program in collectives exchange secret ports; do
+    "$prefix/bin/mpicc" -Wall -Werror -O1 "programs/$program.c" -o "$work/$program" -lpthread || exit 1
 done
 digits() { head -c "$1" /dev/urandom | od -An -v -tx1 | tr -d ' \n'; }
 
@@ -166,6 +166,17 @@ check "6 ranks, two of them private, through both sites' gateways" "collectives 
 check "gateways cache the path between them at their end" yes "$(grep -qsE '^link (tcp|quic) site.-node0/10.77.(0.10 10.77.1|1.10 10.77.0).10$' "$work"/cache/link-* && echo yes)"
 describe 1 "" >"$work/grid.toml"
 check "and through the private site's alone" "collectives on 6 ranks: 0 failures" "$(across "$work/collectives")"
+# A job behind the private site's gateway meets one that does not know it.
+{
+    printf '[[site]]\nname = "site1"\nhosts = ["site1-node1:2", "site1-node0"]\nlaunch = "%s lab run"\nnetworks = ["lan1"]\n' "$canele"
+    printf '[[site.gateway]]\nhost = "site1-node0"\ninside = "10.77.1.10"\noutside = "10.77.1.10"\n'
+    printf '[[network]]\nname = "lan1"\nsubnets = ["10.77.1.0/24"]\n'
+} >"$work/private.toml"
+CANELE_CACHE_DIR=$work/cache timeout 100 "$mpiexec" -launcher-exec "$canele lab run" -hosts site0-node0:1,site0-node1:1 -n 2 "$work/ports" accept meeting >"$work/out1" 2>&1 &
+one=$!
+CANELE_CACHE_DIR=$work/cache timeout 100 "$mpiexec" -grid "$work/private.toml" -n 2 "$work/ports" connect meeting >"$work/out2" 2>&1
+wait $one
+check "a job behind a gateway meets another job" "ok accept ok connect" "$(echo $(cat "$work"/out[12]))"
 describe 01 :7000-7001 >"$work/grid.toml"
 rm "$work/over"
 across sh -c "$(stay 4)" >"$work/out1" 2>&1 &

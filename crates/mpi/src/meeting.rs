@@ -16,6 +16,9 @@
 //! | all of the group have | | |
 //! | | verdict | |
 //!
+//! Processes behind gateways cannot be called by other jobs. If there are any, they then open links to all of the other group,
+//! and the last two steps are repeated.
+//!
 //! A root that fails tells its group why. The root of an accepting group whose caller goes away turns to the next one, and
 //! says so to its group.
 
@@ -105,17 +108,22 @@ impl Comm {
                 }
                 Announcement::Contacts(agreed, len) => {
                     let contacts = span.broadcast_most(&contacts, len as usize)?;
-                    let added = add_peers(process, &contacts);
-                    let all = span.all(added.is_ok());
-                    let verdict = match &mut channel {
-                        Some(Ok(channel)) => judge(all, *channel),
-                        Some(Err(_)) | None => Verdict::Failed,
-                    };
-                    match Verdict::parse(&span.broadcast(&[verdict as u8])?) {
-                        Some(Verdict::Done) => return self.pair_with(agreed, Group::of(added?)),
-                        Some(Verdict::Again) => {}
-                        Some(Verdict::Failed) => return added.and(Err(left_alone())),
-                        None => return Err(malformed()),
+                    let groups = parse_two(&contacts).ok_or_else(malformed)?;
+                    let added = add_peers(process, &groups);
+                    let mut verdict = judge(&span, added.is_ok(), &mut channel)?;
+                    let needs_calls = groups.iter().flatten().any(Contact::is_behind_gateways);
+                    if needs_calls && verdict == Verdict::Done {
+                        let peers = added.as_deref().unwrap_or_default();
+                        let called = process.call_peers(peers).map_err(other);
+                        verdict = judge(&span, called.is_ok(), &mut channel)?;
+                        if verdict == Verdict::Failed {
+                            return called.and(Err(left_alone()));
+                        }
+                    }
+                    match verdict {
+                        Verdict::Done => return self.pair_with(agreed, Group::of(added?)),
+                        Verdict::Again => {}
+                        Verdict::Failed => return added.and(Err(left_alone())),
                     }
                 }
             }
@@ -212,22 +220,30 @@ impl Comm {
 }
 
 /// Adds the peers of the other group, and notes the contacts of the own; returns the former.
-fn add_peers(process: &Process, contacts: &[u8]) -> Result<Vec<PeerId>> {
-    let groups = parse_two(contacts).ok_or_else(malformed)?;
-    let failed = |error: runtime::Error| Error::new(ErrorClass::Other, error.to_string());
-    let add = |contact: &Contact| process.add_peer(contact).map_err(failed);
-    let [_, other] = groups.map(|group| group.iter().map(add).collect::<Result<Vec<_>>>());
-    other
+fn add_peers(process: &Process, groups: &TwoGroups) -> Result<Vec<PeerId>> {
+    let add = |contact: &Contact| process.add_peer(contact).map_err(other);
+    let [_, added] =
+        groups.each_ref().map(|group| group.iter().map(add).collect::<Result<Vec<_>>>());
+    added
 }
 
-/// Tells the other root if all of the group have added its peers, and hears the same of it.
-fn judge(all: Result<bool>, channel: &mut dyn RootChannel) -> Verdict {
-    let is_ready = all.unwrap_or(false);
-    match channel.swap(&[u8::from(is_ready)], 1) {
-        Ok(theirs) if theirs == [1] && is_ready => Verdict::Done,
-        Err(_) if is_ready && channel.has_begun() => Verdict::Again,
-        Ok(_) | Err(_) => Verdict::Failed,
-    }
+#[cold]
+fn other(error: runtime::Error) -> Error {
+    Error::new(ErrorClass::Other, error.0)
+}
+
+/// Hears whether all of both groups are ready; this process is, if `is_ready`. The roots tell each other, and their groups.
+fn judge(span: &Span<'_>, is_ready: bool, channel: &mut Option<Channel<'_>>) -> Result<Verdict> {
+    let are_ready = span.all(is_ready).unwrap_or(false);
+    let verdict = match channel {
+        Some(Ok(channel)) => match channel.swap(&[u8::from(are_ready)], 1) {
+            Ok(theirs) if theirs == [1] && are_ready => Verdict::Done,
+            Err(_) if are_ready && channel.has_begun() => Verdict::Again,
+            Ok(_) | Err(_) => Verdict::Failed,
+        },
+        Some(Err(_)) | None => Verdict::Failed,
+    };
+    Verdict::parse(&span.broadcast(&[verdict as u8])?).ok_or_else(malformed)
 }
 
 impl Introduction {
@@ -370,3 +386,43 @@ const CONTACTS: u8 = 2;
 const TEXT_MAX: usize = 500;
 /// Maximum bytes of a contact.
 const CONTACT_ROOM: usize = 8 << 10;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn messages_survive_the_exchange() {
+        for members in [Ok(vec![3, 0, 7]), Err(900)] {
+            let mine = Introduction { context: 1 << 62 | 4, job: 9, members };
+            let read = Introduction::parse(&mine.emit()).unwrap();
+            let same =
+                (read.context, read.job, read.members) == (mine.context, mine.job, mine.members);
+            assert!(same);
+        }
+        let agreed = Agreed { context: 12, is_second: true };
+        let told = Announcement::parse(&Announcement::Ranks(agreed, vec![5, 6]).emit());
+        assert!(
+            matches!(told, Some(Announcement::Ranks(of, ranks)) if of == agreed && ranks == [5, 6])
+        );
+        let told = Announcement::parse(&Announcement::Contacts(agreed, 77).emit());
+        assert!(matches!(told, Some(Announcement::Contacts(of, 77)) if of == agreed));
+        let error = Error::new(ErrorClass::Port, "ä".repeat(TEXT_MAX));
+        let told = Announcement::parse(&Announcement::of(&error).emit());
+        let text = "ä".repeat(TEXT_MAX / 2);
+        assert!(
+            matches!(told, Some(Announcement::Failed(ErrorClass::Port, found)) if found == text)
+        );
+    }
+
+    proptest! {
+        /// Peers of other jobs send what they like.
+        #[test]
+        fn any_bytes_are_a_message_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = (Introduction::parse(&bytes), Announcement::parse(&bytes));
+            let _ = (parse_two(&bytes), Contact::parse(&bytes), Verdict::parse(&bytes));
+        }
+    }
+}

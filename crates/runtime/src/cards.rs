@@ -227,6 +227,12 @@ fn append(to: &mut Vec<u8>, bytes: &[u8]) {
     to.extend(bytes);
 }
 
+/// True if the process of a card is reached through gateways only.
+pub(super) fn has_gateways(card: &[u8]) -> bool {
+    let mut entries = parse_card(card).into_iter().flatten();
+    entries.any(|(name, bytes)| name == GATEWAYS && !bytes.is_empty())
+}
+
 /// True if the bytes are a business card.
 pub(super) fn is_card(bytes: &[u8]) -> bool {
     let is_there = |entries: Vec<(String, _)>| entries.iter().any(|(name, _)| name == GATEWAYS);

@@ -51,6 +51,11 @@ impl Contact {
         cards::locality_in(&self.card).unwrap_or_default()
     }
 
+    /// True if only gateways of its job reach the process: others of its own job, and it calls all others.
+    pub fn is_behind_gateways(&self) -> bool {
+        cards::has_gateways(&self.card)
+    }
+
     /// Encodes the contact, for a message or a file.
     pub fn emit(&self) -> Vec<u8> {
         let ProcessId { job, rank } = self.process;

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use cost::CostStore;
 use plan::Costs;
-use progress::Directory;
+use progress::{Directory, Worker};
 use topo::StoredCosts;
 use topo::sites::{Locality, SiteMap};
 use wire::{PeerId, ProcessId};
@@ -83,6 +83,29 @@ impl Instance {
             .look(|worker| worker.add_peer(process, key.expose(), contact.card().to_vec()));
         known.note_other(peer, contact.clone());
         Ok(peer)
+    }
+
+    /// Opens links to peers of other jobs, if these cannot call this process because it is behind gateways. They have
+    /// added this process as a peer.
+    ///
+    /// # Errors
+    /// One of them is not reached.
+    pub fn call_peers(&self, peers: &[PeerId]) -> Result<()> {
+        if !self.known().own().is_behind_gateways() {
+            return Ok(());
+        }
+        let others: Vec<PeerId> =
+            peers.iter().copied().filter(|peer| !self.is_of_job(*peer)).collect();
+        let call = |worker: &mut Worker| others.iter().for_each(|peer| worker.submit_link(*peer));
+        self.progress().submit(call);
+        let settled =
+            |worker: &mut Worker| others.iter().all(|peer| worker.has_settled(*peer)).then_some(());
+        self.progress().wait(settled);
+        let failed = |peer: &&PeerId| self.progress().look(|it| it.rail_name(**peer).is_none());
+        let failed = others.iter().find(failed);
+        failed.map_or(Ok(()), |peer| {
+            Err(Error(format!("{} is not reached through gateways", self.peer_name(*peer))))
+        })
     }
 
     /// The peer that is this process, if it is known.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use connect::PeerName;
+use connect::{PeerName, Purpose};
 use rail::{PathStatistics, Rail};
 use wire::{PeerId, ProcessId, RailId};
 
@@ -77,6 +77,18 @@ impl Worker {
     /// The name of a peer in messages.
     pub fn peer_name(&self, peer: PeerId) -> PeerName {
         self.peers.name(peer)
+    }
+
+    /// Asks for a link to a peer before there is a message for it.
+    pub fn submit_link(&mut self, peer: PeerId) {
+        if self.peers.is_closed(peer) {
+            self.open(peer, Purpose::Wanted);
+        }
+    }
+
+    /// True once no link to a peer is being opened: there is one, or there will be none.
+    pub fn has_settled(&self, peer: PeerId) -> bool {
+        self.peers.leading_rail(peer).is_some() || self.peers.is_failed(peer)
     }
 
     /// Name of the rail that carries frames to `peer`, once a link is open.
