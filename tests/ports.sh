@@ -34,6 +34,20 @@ for rails in tcp quic; do
     check "over $rails" "ok accept ok connect" "$(pair 2 2 -genv CANELE_RAILS $rails)"
 done
 check "with several VCIs" "ok accept ok connect" "$(pair 2 1 -genv CANELE_VCIS 4)"
+meanwhile() { # role, ranks, more arguments
+    go -n "$2" "$work/ports" "$1" "${@:3}" >"$work/$1$2" 2>&1 &
+    started+=($!)
+}
+meanwhile first 2 three
+meanwhile second 1 three
+meanwhile third 2 three
+wait "${started[@]: -3}"
+check "three jobs meet" "ok first ok second ok third" "$(echo $(cat "$work/first2" "$work/second1" "$work/third2"))"
+meanwhile accept 2 two 2
+meanwhile connect 1 two 1
+meanwhile connect 3 two 1
+wait "${started[@]: -3}"
+check "two jobs connect at once" "ok accept ok connect ok connect" "$(echo $(cat "$work/accept2" "$work/connect1" "$work/connect3"))"
 check "two halves of a job meet" "ok within" "$(go -n 4 "$work/ports" within 2>&1)"
 check "several threads meet at one port" "ok threads" "$(go -n 2 "$work/ports" threads 2>&1)"
 check "two processes join by a socket" "ok join ok join" "$(echo $(timeout 60 "$work/ports" join 2>&1; sleep 0.5))"
@@ -44,4 +58,5 @@ check "its folder is closed to others" 700 "$(stat -c %a "$CANELE_CACHE_DIR/name
 check "errors have their classes" "ok wrong" "$(go -n 2 "$work/ports_wrong" wrong 2>&1)"
 # Callers that die at any moment, and strangers, end nothing.
 check "a job accepts after callers have died" "ok deaths" "$(timeout 100 "$work/ports_wrong" deaths 2>&1)"
+check "nothing is left of jobs that have ended" "ok visits" "$(timeout 100 "$work/ports_wrong" visits 2>&1)"
 finish_checks

@@ -1,6 +1,6 @@
 /* Two jobs that meet, and meet again: one accepts, the other connects by a published name. They exchange messages, run
    collectives between the groups and of both together, use windows, and part. ports accept|connect SERVICE [ROUNDS].
-   ports within: two halves of one job meet. ports threads: several groups of one job meet at once. ports join: two processes
+   ports first|second|third SERVICE: two jobs meet, and both together meet a third. ports within: two halves of one job meet. ports threads: several groups of one job meet at once. ports join: two processes
    share a socket. Rank 0 prints one line. */
 #include <mpi.h>
 #include <pthread.h>
@@ -269,6 +269,41 @@ static void meet(const char *service, int rounds) {
     }
 }
 
+static void find(const char *service, char *port) {
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    for (int tries = 0; tries < 600 && MPI_Lookup_name(service, MPI_INFO_NULL, port); tries++) usleep(50000);
+}
+
+/* The first two jobs become one communicator, which accepts the third. */
+static void three(const char *role, const char *service) {
+    char port[MPI_MAX_PORT_NAME] = "", later[256];
+    int is_first = !strcmp(role, "first"), is_third = !strcmp(role, "third");
+    MPI_Comm inter, both;
+    snprintf(later, sizeof later, "%s later", service);
+    accepts = !is_third;
+    if (is_third) {
+        if (rank == 0) find(later, port);
+        MPI_Comm_connect(port, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter);
+        use(inter);
+        part(&inter);
+        return;
+    }
+    if (is_first && rank == 0) MPI_Open_port(MPI_INFO_NULL, port), MPI_Publish_name(service, MPI_INFO_NULL, port);
+    if (is_first)
+        MPI_Comm_accept(port, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter);
+    else {
+        if (rank == 0) find(service, port);
+        MPI_Comm_connect(port, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter);
+    }
+    MPI_Intercomm_merge(inter, !is_first, &both);
+    if (is_first && rank == 0) MPI_Publish_name(later, MPI_INFO_NULL, port);
+    MPI_Comm_disconnect(&inter);
+    MPI_Comm_accept(port, MPI_INFO_NULL, 0, both, &inter);
+    use(inter);
+    part(&inter);
+    MPI_Comm_disconnect(&both);
+}
+
 /* The halves of MPI_COMM_WORLD meet over a port. */
 static void within(void) {
     char port[MPI_MAX_PORT_NAME] = "";
@@ -347,6 +382,8 @@ int main(int argc, char **argv) {
     accepts = !strcmp(role, "accept");
     if (!strcmp(role, "within"))
         within();
+    else if (!strcmp(role, "first") || !strcmp(role, "second") || !strcmp(role, "third"))
+        three(role, argv[2]);
     else if (!strcmp(role, "threads"))
         in_threads();
     else if (!strcmp(role, "join"))

@@ -1,5 +1,5 @@
 /* Meetings that fail: ports_wrong wrong (on two ranks): names and ports that do not serve. ports_wrong deaths (alone): callers
-   that die at any moment, and one that does not. Prints one line. */
+   that die at any moment, and one that does not. ports_wrong visits (alone): many jobs, one after the other. Prints one line. */
 #include <mpi.h>
 #include <signal.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 
 #include "expect.h"
 
-enum { DEATHS = 12, ANSWER = 42 };
+enum { DEATHS = 12, ANSWER = 42, VISITS = 24 };
 
 static void wrong(void) {
     char port[MPI_MAX_PORT_NAME] = "", other[MPI_MAX_PORT_NAME] = "", service[64], found[MPI_MAX_PORT_NAME];
@@ -113,9 +113,48 @@ static void deaths(void) {
     MPI_Close_port(port);
 }
 
+static int open_files(void) {
+    int count = 0;
+    char path[64];
+    for (int fd = 0; fd < 1000; fd++) {
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+        count += !access(path, F_OK);
+    }
+    return count;
+}
+
+/* Nothing is left of jobs that have ended. */
+static void visits(void) {
+    int channel[2], got = 0, status, files = 0;
+    char port[MPI_MAX_PORT_NAME] = "";
+    pid_t children[VISITS];
+    if (pipe(channel)) exit(1);
+    for (int i = 0; i < VISITS; i++)
+        if (!(children[i] = fork())) {
+            if (read(channel[0], port, sizeof port) != sizeof port) exit(1);
+            caller(port, 0);
+        }
+    MPI_Init(NULL, NULL);
+    MPI_Open_port(MPI_INFO_NULL, port);
+    for (int i = 0; i < VISITS; i++) {
+        MPI_Comm inter;
+        CHECK(write(channel[1], port, sizeof port) == sizeof port);
+        MPI_Comm_accept(port, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter);
+        MPI_Recv(&got, 1, MPI_INT, 0, 0, inter, MPI_STATUS_IGNORE);
+        CHECK(got == ANSWER);
+        MPI_Comm_disconnect(&inter);
+        CHECK(wait(&status) > 0 && status == 0);
+        if (i == VISITS / 3) files = open_files();
+    }
+    CHECK(open_files() <= files + 6);
+    MPI_Close_port(port);
+}
+
 int main(int argc, char **argv) {
     if (argc > 1 && !strcmp(argv[1], "deaths"))
         deaths();
+    else if (argc > 1 && !strcmp(argv[1], "visits"))
+        visits();
     else {
         MPI_Init(NULL, NULL);
         MPI_Comm_rank(MPI_COMM_WORLD, &rank);

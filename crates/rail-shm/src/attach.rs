@@ -79,11 +79,11 @@ impl ShmRail {
             is_proved: false,
             refused: false,
             down: false,
+            is_over: false,
             streamed: 0,
             rest: None,
         };
-        self.links.push(link);
-        let index = self.links.len();
+        let index = 1 + self.place(link);
         if self.by_peer.len() <= peer.0 as usize {
             self.by_peer.resize(peer.0 as usize + 1, 0);
         }
@@ -93,6 +93,23 @@ impl ShmRail {
         }
         self.links[index - 1].introduce();
         Ok(index - 1)
+    }
+
+    /// Stores a link. It takes the place, memory and descriptors of one to an ended process of another job, of which there
+    /// may be any number in the life of this one.
+    fn place(&mut self, link: ShmLink) -> usize {
+        let is_free = |old: &ShmLink| old.is_over && self.other_jobs.process(old.peer).is_some();
+        let Some(index) = self.links.iter().position(is_free) else {
+            self.links.push(link);
+            return self.links.len() - 1;
+        };
+        let old = std::mem::replace(&mut self.links[index], link);
+        // Unless the peer has a newer link.
+        let known = &mut self.by_peer[old.peer.0 as usize];
+        if *known == index as u32 + 1 {
+            *known = 0;
+        }
+        index
     }
 
     /// Reports a link to a process that is the one it claims to be.

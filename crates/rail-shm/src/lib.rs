@@ -123,6 +123,8 @@ struct ShmLink {
     is_proved: bool,
     refused: bool,
     down: bool,
+    /// True once the peer is gone and all it has sent was read.
+    is_over: bool,
     /// Short frames received since the last post, or since the last check of the distance to the producer.
     streamed: usize,
     /// Time until which the ring is not read.
@@ -331,6 +333,7 @@ impl ShmRail {
             };
             if !consumer.is_some_and(Consumer::has_events) {
                 link.end();
+                link.is_over = true;
                 self.pool.forget(index);
                 self.events.push_back(ShmReport::Down(link.peer, fault));
             }
