@@ -63,7 +63,7 @@ RANGES = {
     "WEIGHT": [-1], "POLYLOCATION": [-1, HIGH], "DTYPE_DISTRIBUTION": [-7],
     "THREAD_LEVEL": [-1, 7, HIGH], "RMA_DISPLACEMENT_NNI": [-1, LOW], "ASSERT": [1, -1, LOW], "LOCK_TYPE": [0, -4, HIGH],
     "WINDOW_SIZE": [-1, LOW], "WIN_ATTACH_SIZE": [-1, LOW], "OFFSET": [-1, LOW],
-    "ACCESS_MODE": [0, 48, 18, 96, 512, -1, LOW], "UPDATE_MODE": [0, -4, HIGH], "POLYRMA_DISPLACEMENT": [0, -1, LOW],
+    "PARTITION": [-1, LOW], "ACCESS_MODE": [0, 48, 18, 96, 512, -1, LOW], "UPDATE_MODE": [0, -4, HIGH], "POLYRMA_DISPLACEMENT": [0, -1, LOW],
 }
 # Values by the names of arguments, where the kind does not decide.
 NAMED = {"position": [-1, HIGH], "dims": [-1, LOW, HIGH], "indx": [-1, LOW], "stride": [], "count": [-1, LOW]}
@@ -80,7 +80,7 @@ WIDE = 1 << 62
 FREE = re.compile(r"MPI_(Comm|Win|File|Session)_call_errhandler errorcode|MPI_File_\w+_errhandler (file|fh)|MPI_File_\w+_end buf|MPI_Get_address location|MPI_\w+_(set|get)_name (comm|datatype|win|comm_name|type_name|win_name)|"
                   r"MPI_Add_error_string string|\S+ (stringtag|value)|MPI_Type_get_contents(_c)? array_of_(addresses|large_counts)|"
                   r"MPI_(Wait|Test)(all|any|some)? (request|array_of_requests)|MPI_Request_get_status\S* \S*request|"
-                  r"MPI_Intercomm_create_from_groups |"
+                  r"MPI_Parrived request|MPI_Intercomm_create_from_groups |"
                   r"MPI_\w+_(toint|fromint) |MPI_Status_set_(source|tag|error) |"
                   r"MPI_T_category_get_\w+ indices|MPI_T_init_thread required")
 # Modules whose functions move data, or say how.

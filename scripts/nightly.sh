@@ -60,14 +60,14 @@ sanitized() { # sanitizer, more for cargo...
         set -- "$@" -p rma
     fi
     CARGO_TARGET_DIR=$target/nightly-$name RUSTFLAGS=-Zsanitizer=$name cargo +nightly test "$@" --target $host --lib --tests --no-fail-fast \
-        -p memory -p wire -p engine -p datatype -p rail -p rail-shm -p rail-tcp -p rail-quic -p auth -p netpath -p relay -p lock -p progress -p mpi -- --skip model::
+        -p memory -p wire -p engine -p datatype -p rail -p rail-shm -p rail-tcp -p rail-quic -p auth -p netpath -p relay -p lock -p progress -p partitioned -p mpi -- --skip model::
 }
 
 # Ten times as many cases as in the test suite, with other seeds, another million every day, until the time is over.
 seeds() {
     local end first=$(($(date +%s) / 86400 * 1000000))
     export CANELE_TEST_BUDGET=10 PROPTEST_CASES=2000
-    cargo test --locked --no-run -p wire -p engine -p rma -p connect -p datatype -p rail-tcp -p rail-quic -p auth -p relay -p plan -p progress -p mad || return
+    cargo test --locked --no-run -p wire -p engine -p rma -p partitioned -p connect -p datatype -p rail-tcp -p rail-quic -p auth -p relay -p plan -p progress -p mad || return
     # 100 000 networks take a minute.
     CANELE_TEST_BUDGET=50 CANELE_SEED=$first+ cargo test --locked --no-fail-fast -p connect || return
     # 100 000 programs on windows, over links that are cut or not, take ten minutes.
@@ -75,7 +75,7 @@ seeds() {
     end=$((SECONDS + soak_s))
     while
         echo "seeds from $first"
-        CANELE_SEED=$first+ cargo test --locked --no-fail-fast -p wire -p engine -p rma -p datatype -p plan || return
+        CANELE_SEED=$first+ cargo test --locked --no-fail-fast -p wire -p engine -p rma -p partitioned -p datatype -p plan || return
         CANELE_SEED=$first+ cargo test --locked --no-fail-fast -p progress -p mad --test it -- take_over:: revoke:: messages:: || return
         CANELE_SEED=$first+ cargo test --locked --no-fail-fast -p progress --test stress || return
         cargo test --locked -p rail-tcp -p auth -p relay --lib || return
@@ -87,7 +87,7 @@ seeds() {
 
 models() {
     export LOOM_MAX_PREEMPTIONS=5
-    cargo test --locked -p rail-shm -p rma --lib -- loom_model && cargo test --locked -p lock --lib -- model:: || return
+    cargo test --locked -p rail-shm -p rma -p partitioned --lib -- loom_model && cargo test --locked -p lock --lib -- model:: || return
     LOOM_MAX_PREEMPTIONS=4 cargo test --locked -p progress --lib -- poller::loom_model || return
     LOOM_MAX_PREEMPTIONS=3 cargo test --locked -p progress --lib -- progress_thread::loom_model
 }

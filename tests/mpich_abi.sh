@@ -57,12 +57,12 @@ check "datatypes" "" "$(diff "$work/types.theirs" "$work/types.ours" | head -5)"
 runs() { # name, ranks, program, arguments
     check "$1" 0 "$(go -n "$2" "$work/$3" "${@:4}" >"$work/log" 2>&1 || { head -5 "$work/log"; echo failed; })$([ -s "$work/log" ] && echo 0)"
 }
-for program in mpich_abi collectives nonblocking large layouts point_to_point objects rare_functions unsupported tool topologies neighbours intercomms threads vcis refused outstanding cancelled generalized windows windows_threads files sessions; do
+for program in mpich_abi collectives nonblocking large layouts point_to_point objects rare_functions unsupported tool topologies neighbours intercomms threads vcis refused outstanding cancelled generalized partitioned windows windows_threads files sessions; do
     build $program
 done
 build mismatch
 for ranks in 2 4; do runs "what differs, on $ranks ranks" $ranks mpich_abi; done
-for program in collectives nonblocking layouts point_to_point objects rare_functions topologies neighbours intercomms outstanding generalized windows files; do
+for program in collectives nonblocking layouts point_to_point objects rare_functions topologies neighbours intercomms outstanding generalized partitioned windows files; do
     runs $program 3 $program
 done
 runs "messages beyond 2 GiB" 2 large

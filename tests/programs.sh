@@ -7,7 +7,7 @@ cd "$(dirname "$0")"
 prefix=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-for program in collectives nonblocking large layouts point_to_point objects rare_functions unsupported bad_input wrong_arguments tool topologies neighbours intercomms mismatch mad_pack mad_misuse joins threads vcis together bits refused operations requests outstanding cancelled generalized windows windows_wrong windows_many windows_threads files sessions; do
+for program in collectives nonblocking large layouts point_to_point objects rare_functions unsupported bad_input wrong_arguments tool topologies neighbours intercomms mismatch mad_pack mad_misuse joins threads vcis together bits refused operations requests outstanding cancelled generalized partitioned windows windows_wrong windows_many windows_threads files sessions; do
     "$prefix/bin/mpicc" -Wall -Werror -O1 "programs/$program.c" -o "$work/$program" -ldl
 done
 for program in collectives nonblocking objects neighbours intercomms; do
@@ -77,6 +77,11 @@ go -genv CANELE_VCIS 4 -genv CANELE_RAILS tcp -n 3 "$work/cancelled" "$work"
 go -n 2 sh -c "CANELE_SITE=s\$PMI_RANK exec '$work/cancelled' '$work'"
 # Generalized requests.
 for vcis in 1 4; do for ranks in 1 2; do go -genv CANELE_VCIS $vcis -n $ranks "$work/generalized" "${CANELE_SEED:-1}"; done; done
+# Partitioned messages, also over both rails to each peer, in several VCIs, and between sites in name only.
+for rails in shm tcp quic; do for ranks in 1 2 4; do go -genv CANELE_RAILS $rails -n $ranks "$work/partitioned" "${CANELE_SEED:-1}"; done; done
+go -genv CANELE_RAILS shm+tcp -n 2 "$work/partitioned" "${CANELE_SEED:-2}"
+go -genv CANELE_VCIS 4 -n 3 "$work/partitioned" "${CANELE_SEED:-3}"
+sited 'PMI_RANK > 0' 2 partitioned
 # Many outstanding requests.
 for vcis in 1 4; do for ranks in 1 3; do go -genv CANELE_VCIS $vcis -n $ranks "$work/outstanding" "${CANELE_SEED:-1}"; done; done
 # Communicators in several VCIs.

@@ -1582,37 +1582,37 @@ pub unsafe extern "C" fn MPI_Pack_size_c(incount: i64, datatype: RawHandle, comm
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Pack_size_c(incount: i64, datatype: RawHandle, comm: RawHandle, size: *mut i64) -> c_int { finish("MPI_Pack_size_c", On::Comm(comm), || unsafe { pack::pack_size(incount, datatype, comm, OutInt::Count(Out::new("size", size.cast())?)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Parrived(_request: RawHandle, _partition: c_int, _flag: *mut c_int) -> c_int { finish("MPI_Parrived", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_Parrived(request: RawHandle, partition: c_int, flag: *mut c_int) -> c_int { finish("MPI_Parrived", On::Process, || unsafe { partitioned::parrived(request, partition, Out::new("flag", flag)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Parrived(_request: RawHandle, _partition: c_int, _flag: *mut c_int) -> c_int { finish("MPI_Parrived", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_Parrived(request: RawHandle, partition: c_int, flag: *mut c_int) -> c_int { finish("MPI_Parrived", On::Process, || unsafe { partitioned::parrived(request, partition, Out::new("flag", flag)?) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Pcontrol(level: c_int) -> c_int { finish("MPI_Pcontrol", On::Process, || env::pcontrol(level)) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Pcontrol(level: c_int) -> c_int { finish("MPI_Pcontrol", On::Process, || env::pcontrol(level)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Pready(_partition: c_int, _request: RawHandle) -> c_int { finish("MPI_Pready", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_Pready(partition: c_int, request: RawHandle) -> c_int { finish("MPI_Pready", On::Process, || partitioned::pready(partition, request)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Pready(_partition: c_int, _request: RawHandle) -> c_int { finish("MPI_Pready", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_Pready(partition: c_int, request: RawHandle) -> c_int { finish("MPI_Pready", On::Process, || partitioned::pready(partition, request)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Pready_list(_length: c_int, _array_of_partitions: *const c_int, _request: RawHandle) -> c_int { finish("MPI_Pready_list", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_Pready_list(length: c_int, array_of_partitions: *const c_int, request: RawHandle) -> c_int { finish("MPI_Pready_list", On::Process, || unsafe { let length = length_of("length", ErrorClass::Arg, i64::from(length))?; partitioned::pready_list(array("array_of_partitions", array_of_partitions, length)?, request) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Pready_list(_length: c_int, _array_of_partitions: *const c_int, _request: RawHandle) -> c_int { finish("MPI_Pready_list", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_Pready_list(length: c_int, array_of_partitions: *const c_int, request: RawHandle) -> c_int { finish("MPI_Pready_list", On::Process, || unsafe { let length = length_of("length", ErrorClass::Arg, i64::from(length))?; partitioned::pready_list(array("array_of_partitions", array_of_partitions, length)?, request) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Pready_range(_partition_low: c_int, _partition_high: c_int, _request: RawHandle) -> c_int { finish("MPI_Pready_range", On::Process, unsupported) }
+pub unsafe extern "C" fn MPI_Pready_range(partition_low: c_int, partition_high: c_int, request: RawHandle) -> c_int { finish("MPI_Pready_range", On::Process, || partitioned::pready_range(partition_low, partition_high, request)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Pready_range(_partition_low: c_int, _partition_high: c_int, _request: RawHandle) -> c_int { finish("MPI_Pready_range", On::Process, unsupported) }
+pub unsafe extern "C" fn PMPI_Pready_range(partition_low: c_int, partition_high: c_int, request: RawHandle) -> c_int { finish("MPI_Pready_range", On::Process, || partitioned::pready_range(partition_low, partition_high, request)) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Precv_init(_buf: *mut c_void, _partitions: c_int, _count: i64, _datatype: RawHandle, _dest: c_int, _tag: c_int, comm: RawHandle, _info: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_Precv_init", On::Comm(comm), unsupported, || unsafe { unset(Out::optional(request), 0x180) }) }
+pub unsafe extern "C" fn MPI_Precv_init(buf: *mut c_void, partitions: c_int, count: i64, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, info: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_Precv_init", On::Comm(comm), || unsafe { partitioned::precv_init(Address::new(buf), partitions, count, datatype, dest, tag, comm, info, Out::new("request", request)?) }, || unsafe { unset(Out::optional(request), 0x180) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Precv_init(_buf: *mut c_void, _partitions: c_int, _count: i64, _datatype: RawHandle, _dest: c_int, _tag: c_int, comm: RawHandle, _info: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_Precv_init", On::Comm(comm), unsupported, || unsafe { unset(Out::optional(request), 0x180) }) }
+pub unsafe extern "C" fn PMPI_Precv_init(buf: *mut c_void, partitions: c_int, count: i64, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, info: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_Precv_init", On::Comm(comm), || unsafe { partitioned::precv_init(Address::new(buf), partitions, count, datatype, dest, tag, comm, info, Out::new("request", request)?) }, || unsafe { unset(Out::optional(request), 0x180) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Probe(source: c_int, tag: c_int, comm: RawHandle, status: *mut Status) -> c_int { finish("MPI_Probe", On::Comm(comm), || unsafe { p2p::probe(source, tag, comm, StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Probe(source: c_int, tag: c_int, comm: RawHandle, status: *mut Status) -> c_int { finish("MPI_Probe", On::Comm(comm), || unsafe { p2p::probe(source, tag, comm, StatusOut::new(status)) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Psend_init(_buf: *const c_void, _partitions: c_int, _count: i64, _datatype: RawHandle, _dest: c_int, _tag: c_int, comm: RawHandle, _info: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_Psend_init", On::Comm(comm), unsupported, || unsafe { unset(Out::optional(request), 0x180) }) }
+pub unsafe extern "C" fn MPI_Psend_init(buf: *const c_void, partitions: c_int, count: i64, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, info: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_Psend_init", On::Comm(comm), || unsafe { partitioned::psend_init(Address::new(buf), partitions, count, datatype, dest, tag, comm, info, Out::new("request", request)?) }, || unsafe { unset(Out::optional(request), 0x180) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Psend_init(_buf: *const c_void, _partitions: c_int, _count: i64, _datatype: RawHandle, _dest: c_int, _tag: c_int, comm: RawHandle, _info: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_Psend_init", On::Comm(comm), unsupported, || unsafe { unset(Out::optional(request), 0x180) }) }
+pub unsafe extern "C" fn PMPI_Psend_init(buf: *const c_void, partitions: c_int, count: i64, datatype: RawHandle, dest: c_int, tag: c_int, comm: RawHandle, info: RawHandle, request: *mut RawHandle) -> c_int { finish_or("MPI_Psend_init", On::Comm(comm), || unsafe { partitioned::psend_init(Address::new(buf), partitions, count, datatype, dest, tag, comm, info, Out::new("request", request)?) }, || unsafe { unset(Out::optional(request), 0x180) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Publish_name(service_name: *const c_char, info: RawHandle, port_name: *const c_char) -> c_int { finish("MPI_Publish_name", On::Process, || unsafe { ports::publish_name(arguments::string("service_name", service_name)?, info, arguments::string("port_name", port_name)?) }) }
 #[unsafe(no_mangle)]

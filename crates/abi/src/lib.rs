@@ -40,6 +40,7 @@ mod kinds;
 mod op;
 mod p2p;
 mod pack;
+mod partitioned;
 mod ports;
 mod request;
 mod session;

@@ -762,7 +762,7 @@ pub fn members(context: u64, own: PeerId) -> Option<Vec<PeerId>> {
 
 /// Returns the name of the communicator that a context belongs to, if it has one.
 pub fn context_name(context: u64) -> Option<String> {
-    let base = context & !(context::COLLECTIVES | context::CREATION);
+    let base = context & !context::MARKS;
     let comm = COMMS.find_where(|comm: &Comm| comm.context() == base);
     let name = comm.map(|comm| String::from_utf8_lossy(&comm.name()).into_owned());
     let predefined = (base == context::WORLD).then(|| "MPI_COMM_WORLD".to_owned());

@@ -3,10 +3,13 @@
 use engine::{Envelope, MatchedId, Message, Selector, SendMode};
 use handles::{Handle, Kind, Table};
 use memory::Region;
+use partitioned::Route;
 use progress::Worker;
+use runtime::context;
 use wire::PeerId;
 
 use crate::comm::Comm;
+use crate::partitioned::{PartitionedMessage, too_many};
 use crate::process::Process;
 use crate::request::{Done, Operation, Request, Source, Status, gone};
 use crate::vci::Vci;
@@ -195,6 +198,49 @@ impl Receive {
 pub fn begin_exchange(send: &Send, receive: &Receive) -> Result<Request> {
     let received = receive.begin();
     Ok(Request::Exchange(Box::new([received, send.begin()?])))
+}
+
+/// Makes the sending side of a partitioned message, which is matched with the receiving side that its destination makes.
+///
+/// # Errors
+/// There is no memory for so many partitions.
+pub fn partitioned_send(
+    comm: &Comm,
+    to: Option<u32>,
+    tag: i32,
+    data: Region,
+    partitions: u32,
+) -> Result<PartitionedMessage> {
+    let channels = comm.process().channels(comm.vci());
+    let make = |to| channels.send(route(comm, to, comm.rank(), tag), data, partitions);
+    let sender = to.map(|to| make(to).ok_or_else(|| too_many(partitions))).transpose()?;
+    Ok(PartitionedMessage::send(comm.handle(), sender, partitions))
+}
+
+/// Makes the receiving side of a partitioned message.
+///
+/// # Errors
+/// Those of [`partitioned_send`].
+pub fn partitioned_receive(
+    comm: &Comm,
+    from: Option<u32>,
+    tag: i32,
+    into: Region,
+    partitions: u32,
+) -> Result<PartitionedMessage> {
+    let channels = comm.process().channels(comm.vci());
+    let make = |from| channels.receive(route(comm, from, from, tag), into, partitions);
+    let with_source = |from| {
+        let receiver = make(from).ok_or_else(|| too_many(partitions))?;
+        Ok::<_, Error>((receiver, from, tag))
+    };
+    let receiver = from.map(with_source).transpose()?;
+    Ok(PartitionedMessage::receive(comm.handle(), receiver, partitions))
+}
+
+fn route(comm: &Comm, with: u32, source: u32, tag: i32) -> Route {
+    let context = comm.context() | context::PARTITIONED;
+    Route { peer: comm.peer(with), context, source, tag, note: comm.handle().0 }
 }
 
 /// Waits for a message to be there.

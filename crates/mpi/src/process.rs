@@ -6,8 +6,9 @@ use std::sync::{Arc, OnceLock};
 
 use handles::Handle;
 use io::Pool;
+use partitioned::Channels;
 use rma::Served;
-use runtime::{Instance, Port, Vci};
+use runtime::{Instance, Port, VCIS_MAX, Vci};
 use zeroize::Zeroizing;
 
 use crate::Result;
@@ -36,6 +37,8 @@ struct Common {
     file_servers: OnceLock<Arc<FileServers>>,
     watched: Watched,
     ports: OpenPorts,
+    /// Partitioned messages of each VCI, from the first one on.
+    channels: [OnceLock<Channels>; VCIS_MAX],
 }
 
 impl Process {
@@ -107,6 +110,12 @@ impl Process {
     /// Arrays of requests that calls name repeatedly.
     pub(crate) fn watched(&self) -> &Watched {
         &self.shared.watched
+    }
+
+    /// The partitioned messages of a VCI.
+    pub(crate) fn channels(&self, vci: Vci) -> &Channels {
+        let channels = &self.shared.channels[vci.number()];
+        channels.get_or_init(|| Channels::new(self.instance.vci(vci)))
     }
 
     /// The windows of this process that peers access. The first VCI carries their messages.

@@ -3,6 +3,7 @@
 mod completion;
 pub mod generalized;
 mod named;
+pub mod partitions;
 mod registered;
 mod requests;
 pub mod several;
@@ -23,6 +24,7 @@ use crate::collective::{self, Collective, PendingCollective};
 use crate::comm::Comm;
 use crate::file::pending::PendingTransfer;
 use crate::generalized::GeneralizedRequest;
+use crate::partitioned::{Arrival, PartitionedMessage};
 use crate::point_to_point::{Receive, Send};
 use crate::process::Process;
 use crate::vci::Vci;
@@ -113,6 +115,17 @@ impl Status {
     pub const INACTIVE: Self = Self { source: Source::Inactive, ..Self::EMPTY };
     /// The status of a receive from `MPI_PROC_NULL`.
     pub const PROC_NULL: Self = Self { source: Source::ProcNull, ..Self::EMPTY };
+
+    /// The status of a partitioned message.
+    fn of(arrival: Arrival) -> Self {
+        match arrival {
+            Arrival::Sent => Self::EMPTY,
+            Arrival::OfNobody => Self::PROC_NULL,
+            Arrival::Message { source, tag, bytes } => {
+                Self { source: Source::Rank(source), tag: Some(tag), bytes, cancelled: false }
+            }
+        }
+    }
 }
 
 /// Result of a completed request.
@@ -235,6 +248,8 @@ pub enum Template {
     Collective(Arc<Collective>),
     /// The same, for a layer above.
     Followed(Box<FollowedCollective>),
+    /// Sends or receives by partitions.
+    Partitioned(Arc<PartitionedMessage>),
 }
 
 /// A persistent collective with a follower.
@@ -269,6 +284,7 @@ enum Active {
     Done(Done),
     Operation(Operation),
     Collective(PendingCollective),
+    Partitioned(Arc<PartitionedMessage>),
 }
 
 impl Request {
@@ -345,6 +361,11 @@ impl Request {
                         let error = pending.end()?;
                         Ended { freed: false, ..Ended::with(Status::EMPTY, error) }
                     }
+                    Active::Partitioned(message) => {
+                        let (arrival, error) = message.poll(worker)?;
+                        message.end(worker);
+                        Ended { freed: false, ..Ended::with(Status::of(arrival), error) }
+                    }
                 };
                 *run = RunState::Inactive;
                 Some(ended)
@@ -373,6 +394,9 @@ impl Request {
                 Some(Active::Done(done)) => Some(done.status()),
                 Some(Active::Operation(operation)) => operation.peek(worker),
                 Some(Active::Collective(pending)) => pending.has_ended().then_some(Status::EMPTY),
+                Some(Active::Partitioned(message)) => {
+                    message.poll(worker).map(|(arrival, _)| Status::of(arrival))
+                }
             },
         }
     }
@@ -410,7 +434,9 @@ impl Request {
             Self::Exchange(parts) => parts.iter().flat_map(Self::operations).collect(),
             Self::Persistent(persistent) => match persistent.run.lock().active() {
                 Some(Active::Operation(operation)) => vec![*operation],
-                Some(Active::Done(_) | Active::Collective(_)) | None => Vec::new(),
+                Some(Active::Done(_) | Active::Collective(_) | Active::Partitioned(_)) | None => {
+                    Vec::new()
+                }
             },
         }
     }
@@ -439,6 +465,7 @@ impl Request {
             | Self::Generalized(_) => None,
             Self::Persistent(persistent) => match persistent.run.lock().active() {
                 Some(Active::Collective(_)) => Some(COLLECTIVE),
+                Some(Active::Partitioned(_)) => Some("partitioned message"),
                 Some(Active::Done(_) | Active::Operation(_)) | None => None,
             },
         }
@@ -560,6 +587,10 @@ impl Template {
                 return Ok(Active::Collective(collective::start(Arc::clone(collective), None)));
             }
             Self::Followed(followed) => return Ok(Active::Collective(followed.begin())),
+            Self::Partitioned(message) => {
+                message.start();
+                return Ok(Active::Partitioned(Arc::clone(message)));
+            }
         };
         Ok(match request {
             Request::Done(done) => Active::Done(done),

@@ -106,9 +106,9 @@ impl WatchedArray {
         self.taken > self.handles.len() / 4
     }
 
-    /// True if any request may end, as far as this VCI knows.
+    /// True if any place may enter the queue, as far as this VCI knows.
     pub fn expects_ends(&self, worker: &Worker) -> bool {
-        worker.engine.expects_ends(self.queue) || !self.asked.is_empty()
+        worker.engine.expects_ends(self.queue)
     }
 
     /// Indices at which the program's array differs from the registered handles, or has differed from them when an end

@@ -54,6 +54,7 @@ impl Request {
             Self::Access(pending) => Registered::of(pending.register_end(worker, mark)),
             Self::Transfer(pending) => Registered::of(pending.register_end(worker, mark)),
             Self::Generalized(request) => Registered::of(request.register_end(worker, mark)),
+            Self::Persistent(persistent) if persistent.is_partitioned() => Registered::Never,
             Self::Persistent(persistent) => {
                 if let Some(active) = persistent.run.lock().active() {
                     active.register_end(worker, mark);
@@ -78,7 +79,7 @@ impl Request {
                     worker.engine.forget_end_of(operation.op, queue);
                 }
                 Some(Active::Collective(pending)) => pending.forget_end(worker, queue),
-                Some(Active::Done(_)) | None => {}
+                Some(Active::Done(_) | Active::Partitioned(_)) | None => {}
             },
         }
     }
@@ -87,7 +88,9 @@ impl Request {
 impl StoredRequest {
     /// [`Request::register_end`]; a persistent request stays registered.
     pub fn register_end(&mut self, worker: &mut Worker, mark: EndMark) -> Registered {
-        if let Request::Persistent(persistent) = &self.request {
+        if let Request::Persistent(persistent) = &self.request
+            && !persistent.is_partitioned()
+        {
             // Before its state is asked for: a thread that starts it finds this, or is found.
             persistent.is_registered.store(true, Ordering::Relaxed);
             let marks = self.marks.get_or_insert_default();
@@ -108,6 +111,11 @@ impl StoredRequest {
 }
 
 impl Persistent {
+    /// True if the calls that name the request ask it each time: its end enters no queue.
+    fn is_partitioned(&self) -> bool {
+        matches!(self.template, Template::Partitioned(_))
+    }
+
     /// Registers a run that has begun wherever the request is registered.
     #[cold]
     pub(super) fn announce(&self, handle: Handle) {
@@ -132,6 +140,8 @@ impl Persistent {
             Template::Followed(followed) => {
                 followed.collective.team().progress().submit(register);
             }
+            // Such a request is not registered.
+            Template::Partitioned(_) => {}
         }
     }
 }
@@ -148,6 +158,8 @@ impl Active {
             Self::Collective(pending) => {
                 pending.register_end(worker, mark);
             }
+            // Its end enters no queue.
+            Self::Partitioned(_) => {}
         }
     }
 }

@@ -112,7 +112,7 @@ impl<F: FnMut(usize, Ended)> WatchedCall<'_, F> {
         if found > 0 {
             return Ok(Some(()));
         }
-        if self.process.vcis() == 1 && !array.expects_ends(worker) {
+        if self.process.vcis() == 1 && !array.expects_ends(worker) && !self.asks(array)? {
             self.is_active = false;
             return Ok(Some(()));
         }
@@ -152,7 +152,10 @@ impl<F: FnMut(usize, Ended)> WatchedCall<'_, F> {
         }
         for place in array.asked.clone() {
             if found < self.most && self.end_at(array, place, (vci, worker))? {
-                array.asked.retain(|asked| *asked != place);
+                // A persistent request stays, and may be started again.
+                if array.handles.get(place as usize) == Some(&NULL) {
+                    array.asked.retain(|asked| *asked != place);
+                }
                 found += 1;
             }
         }
@@ -189,6 +192,16 @@ impl<F: FnMut(usize, Ended)> WatchedCall<'_, F> {
         }
         (self.report)(index, ended);
         Ok(true)
+    }
+
+    /// True if one of the requests that must be asked for is active.
+    fn asks(&self, array: &WatchedArray) -> Result<bool> {
+        for handle in array.asked.iter().filter_map(|place| array.handles.get(*place as usize)) {
+            if *handle != NULL && is_active(*handle)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Takes an end that is in the queue of some VCI.
