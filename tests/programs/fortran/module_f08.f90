@@ -56,10 +56,11 @@ program module_mpi_f08
   call sections
   call kept_sections
   call divided_sections
-  ! Other libraries do not tell when a collective ends.
+  ! Other libraries do not tell when a collective ends. MPICH 5.0.2 ends by a signal in the last.
   if (is_canele()) then
     call reduced_sections
     call started_sections
+    call partitions
   end if
   call refused_sections
   call callbacks_of_it
@@ -349,7 +350,43 @@ contains
     call MPI_Iallgather(a, 2, MPI_INTEGER, c(:3, :), 2, MPI_INTEGER, MPI_COMM_WORLD, request, ierror)
     call MPI_Error_class(ierror, class)
     call expect(class == MPI_ERR_BUFFER .and. all(c == 2), 'a section without blocks')
+    call MPI_Psend_init(a(::2), 2, 1_MPI_COUNT_KIND, MPI_INTEGER, rank, 0, MPI_COMM_WORLD, MPI_INFO_NULL, request, ierror)
+    call MPI_Error_class(ierror, class)
+    call expect(class == MPI_ERR_BUFFER, 'a section to send by partitions')
+    call MPI_Precv_init(a(::2), 2, 1_MPI_COUNT_KIND, MPI_INTEGER, rank, 0, MPI_COMM_WORLD, MPI_INFO_NULL, request, ierror)
+    call MPI_Error_class(ierror, class)
+    call expect(class == MPI_ERR_BUFFER, 'a section to receive by partitions')
     call MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL)
+  end subroutine
+
+  ! A message that is sent and received by partitions.
+  subroutine partitions
+    integer, asynchronous :: values(6), into(6)
+    integer :: i
+    type(MPI_Request) :: requests(2)
+    type(MPI_Status) :: statuses(2)
+    logical :: flag
+    call MPI_Precv_init(into, 3, 2_MPI_COUNT_KIND, MPI_INTEGER, mod(rank + size - 1, size), 1, MPI_COMM_WORLD, &
+                        MPI_INFO_NULL, requests(1))
+    call MPI_Psend_init(values, 6, 1_MPI_COUNT_KIND, MPI_INTEGER, mod(rank + 1, size), 1, MPI_COMM_WORLD, &
+                        MPI_INFO_NULL, requests(2))
+    do i = 1, 3
+      values = [1, 2, 3, 4, 5, 6] * i
+      into = 0
+      call MPI_Startall(2, requests)
+      call MPI_Pready_list(2, [5, 4], requests(2))
+      flag = .false.
+      do while (.not. flag)
+        call MPI_Parrived(requests(1), 2, flag)
+      end do
+      call expect(all(into(5:) == [5, 6] * i), 'a partition that has arrived')
+      call MPI_Pready(0, requests(2))
+      call MPI_Pready_range(1, 3, requests(2))
+      call MPI_Waitall(2, requests, statuses)
+      call expect(all(into == values) .and. statuses(1)%MPI_TAG == 1, 'a partitioned message')
+    end do
+    call MPI_Request_free(requests(1))
+    call MPI_Request_free(requests(2))
   end subroutine
 
   ! The program's functions say how a generalized request ends.
