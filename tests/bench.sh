@@ -119,6 +119,7 @@ experiment overlap hidden 6 --sizes 64k --computing 1000
 experiment progress 'receiver waits' 14 --sizes 0,8,64k --computing 2000 --ranks 2
 experiment reactivity kept 8 --threads 0,2
 experiment threads 'woken in turn' 14 --threads 1,3
+experiment partitioned '/ send' 4 --sizes 64k --threads 1,2
 experiment offload MPI_Isend 4 --sizes 8,64k
 experiment idle 'receive posted' 3 --waiting 10000
 experiment onesided 'MPI / memory' 23 --quick

@@ -440,6 +440,34 @@ pub static THREADS: Description = Description {
     ..PLAIN
 };
 
+pub static PARTITIONED: Description = Description {
+    name: "partitioned",
+    about: "Partitions of a message that threads make ready, beside one MPI_Send",
+    details: "Each thread writes four partitions and makes each ready. Beside it, one MPI_Send follows once all threads have written theirs. Times are µs from the first byte written to the receiver's answer.",
+    program: "partitioned",
+    title: "Partitioned: a message that threads make ready by parts",
+    time: "time from the first byte to the answer",
+    sizes: Some(Numbers { default: "64k,1M,8M", quick: "8M", ..SIZES }),
+    counts: Some(Numbers {
+        option: "threads",
+        help: "Threads of the sender",
+        default: "1,2,4,8",
+        quick: "1,4",
+        most: 64,
+        ..SIZES
+    }),
+    has_case: |case| case.bytes.is_multiple_of(4 * case.count),
+    operations: |_| 2,
+    panels: &[Column::Operation, Column::Bytes("size")],
+    axis: &[Column::Count("threads")],
+    base: Some(Base {
+        against: Against::Operation("one MPI_Send"),
+        head: "/ send",
+        relation: Relation::Ratio,
+    }),
+    ..PLAIN
+};
+
 pub static OFFLOAD: Description = Description {
     name: "offload",
     about: "The duration of the MPI_Isend call, and of the whole transfer",

@@ -46,6 +46,8 @@ pub enum Instrument {
     Reactivity,
     /// Ping-pongs of many threads, and waiting threads.
     Threads,
+    /// Partitions of a message that threads make ready.
+    Partitioned,
     /// Time until a send returns.
     Offload,
     /// CPU time spent waiting.
@@ -424,7 +426,7 @@ fn short_text(number: u64) -> String {
 
 impl Instrument {
     /// All instruments.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 29] = [
         Self::Pingpong,
         Self::Burst,
         Self::Oversubscribed,
@@ -440,6 +442,7 @@ impl Instrument {
         Self::Progress,
         Self::Reactivity,
         Self::Threads,
+        Self::Partitioned,
         Self::Offload,
         Self::Idle,
         Self::Wan,
@@ -473,6 +476,7 @@ impl Instrument {
             Self::Progress => &catalogue::PROGRESS,
             Self::Reactivity => &catalogue::REACTIVITY,
             Self::Threads => &catalogue::THREADS,
+            Self::Partitioned => &catalogue::PARTITIONED,
             Self::Offload => &catalogue::OFFLOAD,
             Self::Idle => &catalogue::IDLE,
             Self::Wan => &catalogue::WAN,

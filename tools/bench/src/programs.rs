@@ -202,7 +202,7 @@ const FORTRAN: [FortranProgram; 1] = [FortranProgram {
 /// The compiler whose library the linker gets.
 const GFORTRAN: &str = "gfortran";
 
-const SOURCES: [(&str, &str); 54] = [
+const SOURCES: [(&str, &str); 55] = [
     ("clock.h", include_str!("../../../bench/clock.h")),
     ("samples.h", include_str!("../../../bench/samples.h")),
     ("program.h", include_str!("../../../bench/program.h")),
@@ -227,6 +227,7 @@ const SOURCES: [(&str, &str); 54] = [
     ("overlap.c", include_str!("../../../bench/overlap.c")),
     ("progress.c", include_str!("../../../bench/progress.c")),
     ("reactivity.c", include_str!("../../../bench/reactivity.c")),
+    ("partitioned.c", include_str!("../../../bench/partitioned.c")),
     ("threads.c", include_str!("../../../bench/threads.c")),
     ("offload.c", include_str!("../../../bench/offload.c")),
     ("idle.c", include_str!("../../../bench/idle.c")),
