@@ -89,17 +89,22 @@ done
 step "MPICH's own tests"
 if command -v apt-get >/dev/null; then
     mkdir -p build/debian
-    check 2400 tests/mpich_suite.sh "$prefix" "$PWD/build/debian" || true
-    read -r run failed < <(sed -nE 's/^([0-9]+) tests of MPICH.s, ([0-9]+) failed$/\1 \2/p' "$output" | grep . || echo '- no-end')
-    passed=-
-    [ "$run" = - ] || passed=$((run - failed))
-    row "MPICH" "$run" "$passed" 0 "$failed"
+    mpich() { # name of the row, options
+        local run failed passed=-
+        check 2400 tests/mpich_suite.sh "${@:2}" "$prefix" "$PWD/build/debian" || true
+        read -r run failed < <(sed -nE 's/^([0-9]+) tests of MPICH.s, ([0-9]+) failed$/\1 \2/p' "$output" | grep . || echo '- no-end')
+        [ "$run" = - ] || passed=$((run - failed))
+        row "$1" "$run" "$passed" 0 "$failed"
+    }
+    mpich MPICH
     step "MPICH's own tests, over libmpi.so.12"
-    check 2400 tests/mpich_suite.sh -abi "$PWD/build/peers/mpich" "$prefix" "$PWD/build/debian" || true
-    read -r run failed < <(sed -nE 's/^([0-9]+) tests of MPICH.s, ([0-9]+) failed$/\1 \2/p' "$output" | grep . || echo '- no-end')
-    passed=-
-    [ "$run" = - ] || passed=$((run - failed))
-    row "MPICH over libmpi.so.12" "$run" "$passed" 0 "$failed"
+    mpich "MPICH over libmpi.so.12" -abi "$PWD/build/peers/mpich"
+    # Another name of the compiler that the wrappers use by themselves adds nothing.
+    for compiler in gfortran-11 flang-new-16 flang-new-19; do
+        command -v $compiler >/dev/null || continue
+        step "MPICH's own tests in Fortran, by $compiler"
+        mpich "MPICH by $compiler" -fc $compiler
+    done
     step "libraries of others"
     for name in fftw3 scotch hypre petsc mumps hpcc romio pnetcdf hdf5 netcdf h5py; do
         check 2400 tests/programs_of_others.sh "$prefix" "$PWD/build/debian" $name || true
@@ -115,6 +120,7 @@ fi
 
 printf '\n%-28s %8s %8s %8s %8s\n' "" "run" passed skipped failed
 printf '%s\n' "${rows[@]}"
-printf '\nNot run: %s entries in tests/mpi4py.excluded, %s in tests/mpich.excluded and %s in tests/mpich_abi.excluded, each with its reason.\n' \
-    "$(grep -cE '^test_' tests/mpi4py.excluded)" "$(grep -cE '^[a-z]' tests/mpich.excluded)" "$(grep -cE '^[a-z]' tests/mpich_abi.excluded)"
+printf '\nNot run: %s entries in tests/mpi4py.excluded, %s in tests/mpich.excluded, %s in tests/mpich_abi.excluded and %s in tests/mpich_fortran.excluded, each with its reason.\n' \
+    "$(grep -cE '^test_' tests/mpi4py.excluded)" "$(grep -cE '^[a-z]' tests/mpich.excluded)" "$(grep -cE '^[a-z]' tests/mpich_abi.excluded)" \
+    "$(grep -cE '^[a-z]' tests/mpich_fortran.excluded)"
 exit $code

@@ -1,22 +1,23 @@
 #!/usr/bin/env bash
 # MPICH's own tests of the implemented functions, built with our wrappers, without those in mpich.excluded. Their
 # source is Debian's, by apt. Prints a line for each failure, and the numbers of tests run and failed at the end.
-# Usage: mpich_suite.sh [-abi REFERENCE] PREFIX FOLDER [SUITE...] (FOLDER: directory of the source and the build, made if it
-# is missing). With -abi, a choice of those in C is built with MPICH's header in REFERENCE, and runs over libmpi.so.12; those
-# in mpich_abi.excluded are left out instead.
+# Usage: mpich_suite.sh [-abi REFERENCE | -fc COMPILER] PREFIX FOLDER [SUITE...] (FOLDER: directory of the source and the
+# build, made if it is missing). With -abi, a choice of those in C is built with MPICH's header in REFERENCE, and runs over
+# libmpi.so.12; those in mpich_abi.excluded are left out instead. With -fc, those in Fortran are built by another compiler;
+# those in mpich_fortran.excluded are left out, too.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-reference=
-if [ "${1:-}" = -abi ]; then
-    reference=$2
-    shift 2
-fi
+reference='' compiler=''
+case ${1:-} in
+    -abi) reference=$2 && shift 2 ;;
+    -fc) compiler=$2 && shift 2 ;;
+esac
 prefix=$1 folder=$2
 shift 2
 version=4.0.2
-# Not those of spawned processes and partitions, which are missing here, nor those that measure time (perf) or call
-# MPICH's own functions (ft, impls).
-suites="attr coll comm datatype errhan group info init io mpi_t pt2pt rma topo"
+# Not those of spawned processes, which are missing here, nor those that measure time (perf) or call MPICH's own
+# functions (ft, impls).
+suites="attr coll comm datatype errhan group info init io mpi_t part pt2pt rma topo"
 for part in coll comm init mpi_t pt2pt rma; do suites="$suites threads/$part"; done
 for part in attr coll comm datatype faults group io pt2pt rma topo f77/io f90/io f08/io; do suites="$suites errors/$part"; done
 for language in f77 f90 f08; do
@@ -27,7 +28,7 @@ export PATH=$prefix/bin:$PATH LD_LIBRARY_PATH=$prefix/lib
 list_of_excluded=$here/mpich.excluded wrappers=$prefix languages=(--enable-fortran=all)
 compilers=(CC=mpicc FC=mpifort F77=mpif77)
 if [ -n "$reference" ]; then
-    suites="attr coll comm datatype errhan group info init io pt2pt rma topo"
+    suites="attr coll comm datatype errhan group info init io part pt2pt rma topo"
     list_of_excluded=$here/mpich_abi.excluded folder=$folder/abi languages=(--disable-fortran)
     wrappers=$folder compilers=("CC=$folder/bin/mpicc")
     export LD_LIBRARY_PATH=$prefix/lib/canele/mpich
@@ -36,6 +37,14 @@ if [ -n "$reference" ]; then
     printf '#!/bin/sh\nexec gcc -I%s/include -DMPI_ABI_VERSION=-1 -DMPI_ABI_SUBVERSION=-1 "$@" -L%s -lmpi\n' \
         "$reference" "$LD_LIBRARY_PATH" >"$folder/bin/mpicc"
     chmod +x "$folder/bin/mpicc"
+fi
+if [ -n "$compiler" ]; then
+    suites=$(tr ' ' '\n' <<<"$suites" | grep -E '^(errors/)?f(77|90|08)/')
+    # This one cannot compile calls of the module mpi_f08.
+    [ "$compiler" != flang-new-16 ] || suites=$(grep -v f08/ <<<"$suites")
+    suites=$(paste -sd' ' <<<"$suites")
+    folder=$folder/$compiler
+    export CANELE_FC=$compiler
 fi
 suites=${*:-$suites}
 
@@ -48,7 +57,7 @@ build() {
         find . -exec touch -r configure {} +
         env "${compilers[@]}" ./configure --with-mpi="$wrappers" --disable-cxx "${languages[@]}" --enable-strictmpi >configure.log
         # The tests of mpi_f08 are left out of MPICH's own build unless it is MPICH that is built.
-        [ -n "$reference" ] || make -C util libmtest_f08.la am_libmtest_f08_la_OBJECTS=mtest_f08.lo >util-f08.log 2>&1
+        [ -n "$reference" ] || [ "$compiler" = flang-new-16 ] || make -C util libmtest_f08.la am_libmtest_f08_la_OBJECTS=mtest_f08.lo >util-f08.log 2>&1
         make -k -C dtpools >dtpools.log 2>&1 || true
         make -k -C util >util.log 2>&1
         touch configured
@@ -70,6 +79,7 @@ mkdir -p "$folder"
 (build)
 
 excluded=$(sed -E 's/ *(#.*)?$//; /^$/d' "$list_of_excluded" | awk '{print $1}')
+[ -z "$compiler" ] || excluded+=$'\n'$(awk -v compiler="$compiler" '$1 == compiler {print $2}' "$here/mpich_fortran.excluded")
 needed=$(sed 's/#.*//' "$list_of_excluded" | sed -nE 's/.* needs (MPI_[A-Za-z_]+).*/\1/p' | sort -u)
 supported=$(grep -vxFf "$here/../api/unsupported.txt" <<<"$needed" || true)
 [ -z "$supported" ] || { echo "supported, yet a reason in $list_of_excluded:" $supported >&2; exit 1; }
