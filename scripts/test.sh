@@ -115,6 +115,7 @@ sites() {
 processes() {
     step 20 "installing and removing" tests/install.sh
     step 20 "the user's shell" tests/shell.sh "$prefix"
+    step 60 "poor surroundings" tests/surroundings.sh "$prefix"
     step 60 packages tests/packages.sh
     step 10 ABI tests/abi.sh "$prefix" "$reference"
     step 40 "MPICH's ABI" tests/mpich_abi.sh "$prefix" "$reference"

@@ -30,8 +30,8 @@ ${2:-}
 X
         "$sshd" -D -e -f "$work/$1.sshd" 2>"$log" &
         server_id=$!
-        until_true 10 'grep -q "Server listening" "$log" || ! [ -e /proc/$server_id ]'
-        grep -q "Server listening" "$log" && break
+        until_true 10 'grep -qs "Server listening" "$log" || ! [ -e /proc/$server_id ]'
+        grep -qs "Server listening" "$log" && break
     done
     started+=($server_id)
     echo "$1 $(cut -d' ' -f1,2 "$work/$1.host.pub")" >>"$work/known"

@@ -120,6 +120,18 @@ impl Cache {
         directory(|name| std::env::var_os(name)).map(Self::at)
     }
 
+    /// Returns a line if the directory that the user has named in `CANELE_CACHE_DIR` cannot be used, and makes it if it is
+    /// missing. Usual places that cannot be used are no mistake.
+    pub fn complaint() -> Option<String> {
+        let variable = settings::CACHE_DIR.variable();
+        let named = PathBuf::from(std::env::var_os(variable).filter(|path| !path.is_empty())?);
+        let reason = match named.is_absolute() {
+            true => Self::at(named).prepare().err()?.to_string(),
+            false => format!("{} is not an absolute path", named.display()),
+        };
+        Some(format!("{variable}: {reason}: no costs are remembered"))
+    }
+
     /// Returns the cache in a directory, which need not exist.
     pub fn at(directory: PathBuf) -> Self {
         Self { directory, here: MachineId::this() }

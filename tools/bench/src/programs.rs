@@ -58,7 +58,9 @@ impl Programs {
     /// # Errors
     /// Fails if it cannot be written to.
     pub fn new(folder: &Path, prefix: &Path) -> Result<Self, ProgramError> {
-        let programs = Self { folder: folder.to_path_buf(), mpicc: prefix.join("bin/mpicc") };
+        // Compilers run in the folder.
+        let folder = &std::path::absolute(folder).map_err(|source| write_error(folder, source))?;
+        let programs = Self { folder: folder.clone(), mpicc: prefix.join("bin/mpicc") };
         for (name, text) in SOURCES {
             let path = folder.join(name);
             let parent = path.parent().unwrap_or(folder);
@@ -154,8 +156,15 @@ impl Programs {
     }
 }
 
+/// Folders of programs where the environment names none.
+const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
 fn run_compiler(command: &mut Command, compiler: &str, program: &str) -> Result<(), ProgramError> {
     let compiler = compiler.to_owned();
+    // Compilers find their parts by it.
+    if std::env::var_os("PATH").is_none() {
+        command.env("PATH", USUAL_PATH);
+    }
     let result = match command.output() {
         Ok(result) => result,
         Err(source) => return Err(ProgramError::Start { compiler, source }),

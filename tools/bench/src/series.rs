@@ -44,8 +44,8 @@ pub fn measure(plans: &[Plan], options: SeriesOptions) -> Result<(), String> {
         None => own.ancestors().nth(2).unwrap_or(Path::new("/")).to_path_buf(),
     };
     let places = Places { prefix, peers: absolute(&options.peers)? };
-    let folder = absolute(&options.output.join("programs"))?;
-    let programs = Programs::new(&folder, &places.prefix).map_err(|error| error.to_string())?;
+    let programs = Programs::new(&options.output.join("programs"), &places.prefix)
+        .map_err(|error| error.to_string())?;
     let interruption = Interruption::watch().map_err(|error| error.to_string())?;
     let testbeds = Testbeds::new(&own, options.lab.clone());
     check(plans, &places, &testbeds).map_err(|error| error.to_string())?;

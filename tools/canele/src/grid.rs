@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use launch::{Discovery, Options};
 
+use crate::print::print;
 use crate::units::time;
 
 /// Options of `canele grid`.
@@ -38,11 +39,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         return status::run(arguments);
     }
     match find(arguments) {
-        Ok(text) => {
-            // A reader may close the pipe early.
-            let _ = io::stdout().write_all(text.as_bytes());
-            ExitCode::SUCCESS
-        }
+        Ok(text) => print(&text),
         Err(reason) => {
             let _ = writeln!(io::stderr(), "canele grid: {reason}");
             ExitCode::FAILURE

@@ -1,7 +1,7 @@
 //! `canele info`: the installation, and the measured costs of this machine and its links.
 
 use std::collections::BTreeMap;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use cost::thresholds::{Explained, PEER_BUDGET_BYTES};
@@ -13,6 +13,7 @@ use topo::transport::{First, LOSSY, PathFacts};
 use topo::{Cache, Entry, Ignored, Pair};
 
 use crate::limits::{self, System};
+use crate::print::print;
 use crate::units::{duration, size, time};
 
 /// Options of `canele info`.
@@ -69,19 +70,15 @@ pub fn run(arguments: &Arguments) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    match io::stdout().write_all(text.as_bytes()) {
-        Ok(()) => ExitCode::SUCCESS,
-        // A reader may close the pipe early.
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-        Err(error) => {
-            let _ = writeln!(io::stderr(), "canele: standard output: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    print(&text)
 }
 
 fn installation() -> Result<String, String> {
     let version = env!("CARGO_PKG_VERSION");
+    if let Some(text) = launch::replaced_library() {
+        // A message that nobody can read is lost.
+        let _ = writeln!(io::stderr(), "canele: {text}");
+    }
     Ok(format!("Canele {version}: MPI 5.0, ABI 1.0\n\n{}", knobs()))
 }
 

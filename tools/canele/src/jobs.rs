@@ -6,6 +6,8 @@ use std::process::ExitCode;
 use clap::Args;
 use launch::jobs::{self, JobFacts};
 
+use crate::print::print;
+
 /// Arguments of `canele stack`.
 #[derive(Debug, Args)]
 pub(crate) struct StackArguments {
@@ -51,14 +53,6 @@ pub(crate) fn only_job() -> Result<u32, String> {
             let numbers = first.join(", ");
             Err(format!("jobs {numbers}{more} run here: name one, as `canele jobs` lists them"))
         }
-    }
-}
-
-fn print(text: &str) -> ExitCode {
-    // A reader that has gone wants no more.
-    match io::stdout().write_all(text.as_bytes()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(_) => ExitCode::FAILURE,
     }
 }
 

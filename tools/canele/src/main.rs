@@ -8,6 +8,7 @@ mod limits;
 #[cfg(test)]
 mod page_tests;
 mod plan;
+mod print;
 mod progress_report;
 mod system_report;
 mod top;
@@ -82,12 +83,8 @@ fn main() -> ExitCode {
 
 /// Prints the table of a profile.
 fn profile(arguments: &ProfileArguments) -> ExitCode {
-    let printed = launch::profile_table(&arguments.file).and_then(|table| {
-        let written = io::stdout().write_all(table.as_bytes());
-        written.map_err(|error| format!("standard output: {error}"))
-    });
-    match printed {
-        Ok(()) => ExitCode::SUCCESS,
+    match launch::profile_table(&arguments.file) {
+        Ok(table) => print::print(&table),
         Err(text) => {
             // A message that nobody can read is lost.
             let _ = writeln!(io::stderr(), "canele profile: {text}");
@@ -102,9 +99,8 @@ fn refuse(error: &clap::Error) -> ExitCode {
         ErrorKind::DisplayHelp
         | ErrorKind::DisplayVersion
         | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            // A closed output is no mistake of the user's.
-            let _ = error.print();
-            ExitCode::from(error.exit_code() as u8)
+            let written = print::result_of(error.print());
+            if error.exit_code() == 0 { written } else { ExitCode::from(error.exit_code() as u8) }
         }
         _ => {
             let text = error.to_string();

@@ -5,7 +5,7 @@ mod rates;
 mod screen;
 mod table;
 
-use std::io::{self, IsTerminal, Write as _};
+use std::io::{self, ErrorKind, IsTerminal, Write as _};
 use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -68,7 +68,7 @@ fn show(job: u32, arguments: &TopArguments) -> Result<(), String> {
                 return if has_ended && number > 0 { tell(&text) } else { Err(text) };
             }
         };
-        if !output.put(JobRates::between(&before, &now)) {
+        if !output.put(JobRates::between(&before, &now))? {
             return Ok(());
         }
         before = rates::filled(now, before);
@@ -121,17 +121,21 @@ impl Output {
     }
 
     /// Shows an interval. False if nobody reads any more.
-    fn put(&mut self, rates: JobRates) -> bool {
+    fn put(&mut self, rates: JobRates) -> Result<bool, String> {
         let text = match self {
             Self::Lines => json::line(&rates),
             Self::Tables { is_first } => {
                 let gap = if std::mem::take(is_first) { "" } else { "\n" };
                 format!("{gap}{}", table::text(&rates, None))
             }
-            Self::Screen(screen) => return screen.show(rates),
+            Self::Screen(screen) => return Ok(screen.show(rates)),
         };
         let mut stdout = io::stdout();
-        stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).is_ok()
+        match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+            Err(error) => Err(format!("standard output cannot be written: {error}")),
+        }
     }
 
     /// Leaves the last interval on a terminal.

@@ -5,6 +5,7 @@ use std::io::{self, Write as _};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -131,7 +132,8 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Word::Serve { address } => probe::serve(&address).map_err(text),
         Word::Measure { address, rate } => measure(&address, rate),
     };
-    match result {
+    let unwritten = || UNWRITTEN.get().map_or(Ok(()), |text| Err(text.clone()));
+    match result.and_then(|()| unwritten()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(text) => {
             let _ = writeln!(io::stderr(), "canele lab: {text}");
@@ -139,6 +141,19 @@ pub fn run(arguments: Arguments) -> ExitCode {
         }
     }
 }
+
+/// Notes a line that could not be written. A reader that has gone, such as `head`, is no error.
+pub(crate) fn note_written(result: io::Result<()>) {
+    if let Err(error) = result
+        && error.kind() != io::ErrorKind::BrokenPipe
+    {
+        // The first one is told.
+        let _ = UNWRITTEN.set(format!("standard output cannot be written: {error}"));
+    }
+}
+
+/// Text about the first line that could not be written.
+static UNWRITTEN: OnceLock<String> = OnceLock::new();
 
 fn up(spec: &Spec) -> Result<(), String> {
     let lab = Lab::up(spec).map_err(text)?;

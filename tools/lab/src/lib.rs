@@ -10,10 +10,14 @@
 //! the links, which then cannot be changed.
 #![forbid(unsafe_code)]
 
-/// Writes a line to standard output. A reader that has gone, such as `head`, is no error.
+/// Writes a line to standard output. If that fails, `run` says so at its end.
 macro_rules! write_line {
     ($($text:tt)*) => {{
-        let _ = std::io::Write::write_fmt(&mut std::io::stdout(), format_args!("{}\n", format_args!($($text)*)));
+        let written = std::io::Write::write_fmt(
+            &mut std::io::stdout(),
+            format_args!("{}\n", format_args!($($text)*)),
+        );
+        crate::command::note_written(written);
     }};
 }
 

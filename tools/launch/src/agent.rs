@@ -154,10 +154,10 @@ impl Agent {
             MessageKind::Secret => {
                 self.worlds.entry(message.rank).or_default().secret = secret_in(message.body);
             }
-            MessageKind::Start => match serde_json::from_slice::<Start>(&message.body) {
-                Ok(start) => self.start(start),
-                Err(error) => tell!("canele-agent: a start that cannot be read: {error}"),
-            },
+            MessageKind::Start => {
+                // An `mpiexec` of another version says so, by our first message.
+                serde_json::from_slice(&message.body).into_iter().for_each(|one| self.start(one));
+            }
             MessageKind::Input | MessageKind::PmiAnswer if is_elsewhere => {
                 self.child_agents.send(message)
             }

@@ -30,6 +30,9 @@ pub fn mpiexec_main(arguments: &[OsString]) -> ExitCode {
     for variable in settings::unknown(own.chain(options.variables().map(OsString::from))) {
         tell!("mpiexec: {variable}");
     }
+    if let Some(text) = topo::Cache::complaint() {
+        tell!("mpiexec: {text}");
+    }
     // Recorded from here on, and obeyed while hosts are awaited and while the job runs.
     let mut signals = match signals::receive() {
         Ok(signals) => signals,

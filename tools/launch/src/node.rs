@@ -120,7 +120,8 @@ impl Node {
         let mut process = command.spawn().map_err(|error| {
             let missing = error.kind() == ErrorKind::NotFound;
             let advice = if missing { ": install it, or name another launcher" } else { "" };
-            format!("launcher {program} for host {host}: {error}{advice}")
+            let reason = boot::shortage(&error).unwrap_or_else(|| error.to_string());
+            format!("launcher {program} for host {host}: {reason}{advice}")
         })?;
         let (Some(mut stdin), Some(reports)) = (process.stdin.take(), process.stdout.take()) else {
             return Err(format!("no channel to the agent on {host}"));
@@ -290,6 +291,14 @@ fn advice(command: &[String], code: Option<i32>) -> String {
         Some(255) if is_ssh => {
             format!(": `{} true` has to work without a question", launcher.join(" "))
         }
+        Some(_) if launcher.first().is_some_and(|program| program == "srun") => {
+            let word = if launcher.iter().any(|word| word.starts_with("--jobid=")) {
+                "the allocation may have ended"
+            } else {
+                "without an allocation of your own, unset SLURM_JOB_NODELIST"
+            };
+            format!(": `{} true` has to work; {word}", launcher.join(" "))
+        }
         _ => String::new(),
     }
 }
@@ -355,6 +364,8 @@ mod tests {
         assert!(said("ssh -p 7 h /a", 255).contains("`ssh -p 7 h true` has to work"));
         assert!(said("ssh h /a", 127).contains("/a has to be there"));
         assert!(said("srun -N1 /a", 127).contains("/a has to be there"));
-        assert_eq!([said("srun -N1 /a", 255), said("/a", 127), said("ssh h /a", 1)], ["", "", ""]);
+        assert!(said("srun -N1 /a", 1).contains("`srun -N1 true` has to work; without an allo"));
+        assert!(said("srun --jobid=7 /a", 1).contains("the allocation may have ended"));
+        assert_eq!([said("/a", 127), said("ssh h /a", 1)], ["", ""]);
     }
 }

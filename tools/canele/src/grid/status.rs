@@ -7,6 +7,8 @@ use std::process::ExitCode;
 use launch::{Grid, GridHost, HostState};
 use serde_json::{Value, json};
 
+use crate::print::print;
+
 /// Arguments of `canele grid status`.
 #[derive(Debug, clap::Args)]
 pub(super) struct StatusArguments {
@@ -25,10 +27,9 @@ pub(super) fn run(arguments: &StatusArguments) -> ExitCode {
     match grid.and_then(|grid| launch::grid_status(&grid, arguments.timeout)) {
         Ok(hosts) => {
             let text = if arguments.json { json_text(&hosts) } else { table(&hosts) };
-            // A reader may close the pipe early.
-            let _ = io::stdout().write_all(text.as_bytes());
+            let printed = print(&text);
             match hosts.iter().all(|host| host.state.is_ok()) {
-                true => ExitCode::SUCCESS,
+                true => printed,
                 false => ExitCode::FAILURE,
             }
         }
