@@ -58,5 +58,6 @@ check "its folder is closed to others" 700 "$(stat -c %a "$CANELE_CACHE_DIR/name
 check "errors have their classes" "ok wrong" "$(go -n 2 "$work/ports_wrong" wrong 2>&1)"
 # Callers that die at any moment, and strangers, end nothing.
 check "a job accepts after callers have died" "ok deaths" "$(timeout 100 "$work/ports_wrong" deaths 2>&1)"
+check "and so does one of three ranks" "ok deaths" "$(go -n 3 "$work/ports_wrong" deaths 2>&1)"
 check "nothing is left of jobs that have ended" "ok visits" "$(timeout 100 "$work/ports_wrong" visits 2>&1)"
 finish_checks

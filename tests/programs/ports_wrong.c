@@ -1,4 +1,4 @@
-/* Meetings that fail: ports_wrong wrong (on two ranks): names and ports that do not serve. ports_wrong deaths (alone): callers
+/* Meetings that fail: ports_wrong wrong (on two ranks): names and ports that do not serve. ports_wrong deaths: callers
    that die at any moment, and one that does not. ports_wrong visits (alone): many jobs, one after the other. Prints one line. */
 #include <mpi.h>
 #include <signal.h>
@@ -79,38 +79,44 @@ static void caller(char *port, int lives_ms) {
 
 static void deaths(void) {
     int channel[2], got = 0, parted = 0, status;
-    char port[MPI_MAX_PORT_NAME] = "";
+    char port[MPI_MAX_PORT_NAME] = "", *number = getenv("PMI_RANK");
     pid_t children[DEATHS + 1];
+    int is_first = !number || !strcmp(number, "0");
     if (pipe(channel)) exit(1);
-    for (int i = 0; i <= DEATHS; i++)
+    for (int i = 0; is_first && i <= DEATHS; i++)
         if (!(children[i] = fork())) {
+            /* Each is a job of its own. */
+            unsetenv("PMI_FD"), unsetenv("PMI_RANK"), unsetenv("PMI_SIZE");
             if (read(channel[0], port, sizeof port) != sizeof port) exit(1);
             /* The last one to be read is the one that lives: it waits until the others have gone. */
             if (i == DEATHS) sleep(2);
             caller(port, i == DEATHS ? 0 : 1 + 25 * i);
         }
     MPI_Init(NULL, NULL);
-    MPI_Open_port(MPI_INFO_NULL, port);
-    for (int i = 0; i <= DEATHS; i++) CHECK(write(channel[1], port, sizeof port) == sizeof port);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    if (is_first) MPI_Open_port(MPI_INFO_NULL, port);
+    for (int i = 0; is_first && i <= DEATHS; i++) CHECK(write(channel[1], port, sizeof port) == sizeof port);
     for (int tries = 0; got != ANSWER && tries <= DEATHS; tries++) {
         MPI_Comm inter;
         MPI_Comm_accept(port, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter);
         MPI_Comm_set_errhandler(inter, MPI_ERRORS_RETURN);
-        int code = MPI_Recv(&got, 1, MPI_INT, 0, 0, inter, MPI_STATUS_IGNORE);
-        if (code == MPI_SUCCESS) {
+        int code = is_first ? MPI_Recv(&got, 1, MPI_INT, 0, 0, inter, MPI_STATUS_IGNORE) : MPI_SUCCESS;
+        if (is_first && code != MPI_SUCCESS) got = 0;
+        MPI_Bcast(&got, 1, MPI_INT, 0, MPI_COMM_WORLD);
+        if (got == ANSWER) {
             parted = 1;
             MPI_Comm_disconnect(&inter);
         } else {
-            expect("a caller has died", code, MPI_ERR_PROC_ABORTED);
+            if (is_first) expect("a caller has died", code, MPI_ERR_PROC_ABORTED);
             MPI_Comm_free(&inter);
         }
     }
     CHECK(got == ANSWER && parted);
-    for (int i = 0; i <= DEATHS; i++) {
+    for (int i = 0; is_first && i <= DEATHS; i++) {
         waitpid(children[i], &status, 0);
         CHECK(i < DEATHS ? WIFSIGNALED(status) : status == 0);
     }
-    MPI_Close_port(port);
+    if (is_first) MPI_Close_port(port);
 }
 
 static int open_files(void) {
