@@ -445,6 +445,8 @@ int main(int argc, char **argv) {
     }
     if (!strcmp(part, "abort")) {
         MPI_Session session = begin();
+        /* From then on errors name the rank. */
+        find_place(session);
         MPI_Session_set_errhandler(session, MPI_ERRORS_ABORT);
         MPI_Session_call_errhandler(session, MPI_ERR_ARG);
         CHECK(0);

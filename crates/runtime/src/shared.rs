@@ -59,8 +59,14 @@ pub fn begin_session(needs: &Needs) -> Result<()> {
     let is_out = matches!(membership.presence, Presence::Absent | Presence::Leaving);
     if is_out && !std::mem::replace(&mut membership.is_joiner_due, true) {
         let needs = *needs;
-        // A failure is reported to whoever needs the instance.
-        let join = move || drop(be_present(&needs));
+        let join = move || {
+            let membership = membership_at_rest();
+            // Somebody else may have joined, and left again, before this thread has begun.
+            if membership.is_joiner_due {
+                // A failure is reported to whoever needs the instance.
+                drop(enter(membership, &needs));
+            }
+        };
         let builder = thread::Builder::new().name("canele-join".into());
         match cpu::without_signals(|| builder.spawn(join)) {
             Ok(joiner) => membership.joiner = Some(joiner),
@@ -185,7 +191,11 @@ pub fn present() -> Option<Arc<Instance>> {
 
 /// Joins the job unless this process is in it, and returns the instance.
 fn be_present(needs: &Needs) -> Result<Arc<Instance>> {
-    let mut membership = membership_at_rest();
+    enter(membership_at_rest(), needs)
+}
+
+/// Joins the job as [`be_present`] does, given the membership at rest.
+fn enter(mut membership: MutexGuard<'static, Membership>, needs: &Needs) -> Result<Arc<Instance>> {
     membership.is_joiner_due = false;
     let instance = match &membership.presence {
         Presence::Present(instance) => Arc::clone(instance),

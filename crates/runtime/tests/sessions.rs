@@ -1,6 +1,8 @@
 //! Sessions stay in their job, and leave it only after a collective user.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use runtime::shared::{self, JobPlace};
 use runtime::{Instance, Needs};
@@ -37,4 +39,21 @@ fn a_process_stays_after_its_sessions_but_not_after_a_collective_user() {
     assert!(is_present(&second));
     shared::leave_at_exit();
     assert!(shared::present().is_none());
+    // A collective user may come and go before the thread has begun that joins for a session.
+    let is_over = Arc::new(AtomicBool::new(false));
+    let spin = |is_over: Arc<AtomicBool>| while !is_over.load(Ordering::Relaxed) {};
+    for _ in 0..8 {
+        let is_over = Arc::clone(&is_over);
+        std::thread::spawn(move || spin(is_over));
+    }
+    for _ in 0..50 {
+        shared::begin_session(&Needs::default()).expect("a session");
+        shared::join(&Needs::default()).expect("an instance");
+        shared::end_session().expect("an end");
+        shared::leave().expect("an end");
+        assert!(shared::present().is_none());
+    }
+    is_over.store(true, Ordering::Relaxed);
+    std::thread::sleep(Duration::from_millis(100));
+    assert!(shared::present().is_none(), "it joins all the same");
 }
