@@ -564,7 +564,9 @@ impl Run {
         let may_be_slurms =
             matches!(ended.exit, Exit::Signal { signal: SIGTERM | SIGKILL | SIGHUP, .. });
         let (code, text) = match ended.exit {
-            Exit::Code(0) if is_open => (1, "ended without MPI_Finalize".to_owned()),
+            Exit::Code(0) if is_open => {
+                (1, "ended without MPI_Finalize or MPI_Session_finalize".to_owned())
+            }
             Exit::Code(0) if self.recovers => {
                 let action = self.worlds[world].server.count_out(rank_there);
                 return self.perform(rank, action);
