@@ -190,11 +190,13 @@ mod tests {
     #[test]
     fn characters_of_one_byte_are_integers() {
         let char = Datatype::builtin(Builtin::Char);
+        // C's char has a sign on x86-64, and none on aarch64.
+        let (max, min) = if std::ffi::c_char::MIN == 0 { (-2, 3) } else { (3, -2) };
         for (op, expected) in [
             (Predefined::Sum, [9, 1]),
             (Predefined::Prod, [14, -6]),
-            (Predefined::Max, [7, 3]),
-            (Predefined::Min, [2, -2]),
+            (Predefined::Max, [7, max]),
+            (Predefined::Min, [2, min]),
             (Predefined::Bxor, [5, -3]),
             (Predefined::Land, [1, 1]),
         ] {

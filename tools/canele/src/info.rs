@@ -61,7 +61,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
             Ok(format!("{}\n{}", crate::progress_report::text(), knobs()))
         }
         None => installation(),
-        Some(ends) => links(Cache::of_environment().as_ref(), ends),
+        Some(ends) => links(Cache::of_environment().as_ref(), ends, &topo::sample::host()),
     };
     let text = match printed {
         Ok(text) => text,
@@ -103,7 +103,7 @@ fn knobs() -> String {
 }
 
 /// This machine, and the links between these ends.
-fn links(cache: Option<&Cache>, ends: &[String]) -> Result<String, String> {
+fn links(cache: Option<&Cache>, ends: &[String], host: &HostCost) -> Result<String, String> {
     let listing = match cache {
         Some(cache) => {
             let reason = |reason| format!("{} {reason}", cache.directory().display());
@@ -128,18 +128,18 @@ fn links(cache: Option<&Cache>, ends: &[String]) -> Result<String, String> {
             }
         });
     }
-    let (host, system) = (topo::sample::host(), System::here());
+    let system = System::here();
     let buffers = QuicBuffers::here().ok();
-    let mut text = machine(cache, &host);
+    let mut text = machine(cache, host);
     if ends.is_empty() {
         text +=
             "\nshm within this host, as predicted; it keeps sizes of its own, those of its ring\n";
-        text += &link(&host.shared_memory(HostCost::NEIGHBOUR_NS), &host);
+        text += &link(&host.shared_memory(HostCost::NEIGHBOUR_NS), host);
     }
     for (pair, Entry { value, age }) in &chosen {
         let (rail, here, there) = (pair.rail(), pair.here(), pair.there());
         text += &format!("\n{rail} {here} → {there}, {} ago\n", duration(*age));
-        text += &link(value, &host);
+        text += &link(value, host);
         if let Some(cache) = cache {
             text += &seen(cache.traffic(pair));
         }
@@ -386,7 +386,7 @@ mod tests {
 
     fn printed(cache: &Cache, ends: &[&str]) -> Result<String, String> {
         let ends: Vec<String> = ends.iter().map(ToString::to_string).collect();
-        links(Some(cache), &ends)
+        links(Some(cache), &ends, &HostCost::default())
     }
 
     #[test]
@@ -518,7 +518,7 @@ mod tests {
         let reason = printed(&Cache::at(file.path().into()), &[]).unwrap_err();
         assert!(reason.ends_with("is not a directory"), "{reason}");
         let variable = settings::CACHE_DIR.variable();
-        assert!(links(None, &["a".into()]).unwrap_err().contains(variable));
-        assert!(links(None, &[]).unwrap().contains("cache    none"));
+        assert!(links(None, &["a".into()], &HostCost::default()).unwrap_err().contains(variable));
+        assert!(links(None, &[], &HostCost::default()).unwrap().contains("cache    none"));
     }
 }
