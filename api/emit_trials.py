@@ -81,6 +81,7 @@ FREE = re.compile(r"MPI_(Comm|Win|File|Session)_call_errhandler errorcode|MPI_Fi
                   r"MPI_Add_error_string string|\S+ (stringtag|value)|MPI_Type_get_contents(_c)? array_of_(addresses|large_counts)|"
                   r"MPI_(Wait|Test)(all|any|some)? (request|array_of_requests)|MPI_Request_get_status\S* \S*request|"
                   r"MPI_Parrived request|MPI_Intercomm_create_from_groups |"
+                  r"MPI_(Publish|Unpublish)_name (service|port)_name|MPI_(Comm_connect|Lookup_name) port_name|"
                   r"MPI_\w+_(toint|fromint) |MPI_Status_set_(source|tag|error) |"
                   r"MPI_T_category_get_\w+ indices|MPI_T_init_thread required")
 # Modules whose functions move data, or say how.
@@ -201,6 +202,10 @@ def classes(function, parameter, what, kinds):
         return "MPI_ERR_BUFFER" if parameter.kind == "BUFFER" else "MPI_ERR_ARG"
     if what == "overflow" and function.module == "types":
         return "any"
+    if parameter.name == "port_name" and function.name in ("MPI_Close_port", "MPI_Comm_accept"):
+        return "MPI_ERR_PORT"
+    if parameter.name == "service_name" and function.name == "MPI_Lookup_name":
+        return "MPI_ERR_SERVICE,MPI_ERR_NAME"
     if parameter.name == "filename":
         return "MPI_ERR_NO_SUCH_FILE,MPI_ERR_BAD_FILE"
     if parameter.name == "datarep" and function.name == "MPI_File_set_view":
