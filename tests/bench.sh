@@ -92,7 +92,7 @@ for entry in report["entries"]:
 for row in report["rows"]:
     bases = [other for other in report["rows"] if (other["operation"], other["bytes"]) == (row["operation"], row["bytes"])]
     for cell in row["cells"]:
-        named = {"express": row["operation"] == "one message", "onesided": row["count"] == 1}
+        named = {"express": row["operation"] == "one message", "partitioned": row["operation"] == "one MPI_Send", "onesided": row["count"] == 1}
         is_base = named.get(report["workload"]["instrument"], row is bases[0])
         if is_base and (base := cell["against_base"]):
             assert base["median"] == (0 if report["workload"]["instrument"] == "overhead" else 1), row
