@@ -65,7 +65,8 @@ def handle(parameter, function, is_section):
     make = "result" if parameter.direction == "out" else "take"
     if parameter.array:
         count = length(parameter, function, is_section)
-        return Argument("*mut c_int", f"Variables<{kind}>", f"Variables::{make}({name}, {count})")
+        values = f"at_root(comm, root, {name}).cast_mut()" if function.name == "MPI_Comm_spawn_multiple" else name
+        return Argument("*mut c_int", f"Variables<{kind}>", f"Variables::{make}({values}, {count})")
     if kind == "Request" and is_section and is_copied(function):
         return Argument("*mut c_int", "CopiedRequest", f"CopiedRequest::result({name})")
     return Argument("*mut c_int", f"Variable<{kind}>", f"Variable::{make}({name})")
@@ -112,9 +113,10 @@ def attribute_value(parameter, function):
 def text(parameter, function, numbers):
     name = parameter.rust_name
     if parameter.kind == "STRING_2DARRAY":
-        return Argument("*const u8", "Option<TextRows>", f"TextRows::take({name}, {name}_length, *count)")
+        return Argument("*const u8", "Option<TextRows>", f"TextRows::take(at_root(comm, root, {name}), {name}_length, *count)")
     if parameter.kind == "STRING_ARRAY":
-        take = f"until_blank({name}, {name}_length)" if parameter.name == "argv" else f"counted({name}, {name}_length, *count)"
+        texts = f"at_root(comm, root, {name}), {name}_length"
+        take = f"until_blank({texts})" if parameter.name == "argv" else f"counted({texts}, *count)"
         return Argument("*const u8", "Option<Texts>", f"Texts::{take}")
     if parameter.direction == "in":
         make = "of_info" if function.chapter == 10 else "take"

@@ -24,7 +24,7 @@ use crate::code::Code;
 use crate::constants::*;
 use crate::contents::ContentsIntegers;
 use crate::function::functions;
-use crate::handle::{File, behind, destinations, ranks, sources, unless_in_place};
+use crate::handle::{File, at_root, behind, destinations, ranks, sources, unless_in_place};
 use crate::kind::Displacement;
 use crate::sentinel;
 use crate::status::*;
@@ -127,6 +127,8 @@ def translated(parameter, function, kind, program):
         return program, f"Translated<{kind}>", f"Translated::of({name})"
     make = "result" if parameter.direction == "out" else "take"
     dummy, variables = (f"*const {program}", f"{name}.cast_mut()") if parameter.const else (f"*mut {program}", name)
+    if function.name == "MPI_Comm_spawn_multiple" and parameter.at_root:
+        variables = f"at_root(comm, root, {variables})"
     if not parameter.array:
         return dummy, f"Variable<{kind}>", f"Variable::{make}({variables})"
     number = length(parameter, function)

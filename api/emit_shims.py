@@ -33,8 +33,11 @@ SAFETY = {
     "array, array_mut, handles, Slots": "sized array: NULL, or as many values as the parameter says that gives its length.",
     "Array, Ints": "plain array: a constant of the standard, or as many values as the standard says for the communicator.",
     "string, path, text, RootText, Chars, Label": "text: NULL, or a text that ends in a zero byte; for results, room for as much as the standard says.",
+    "RootTexts, RootRows, ErrorCodes": "start of processes: what the standard says of these arguments at the root.",
     "Address, Value": "buffer: a constant of the standard, or memory that belongs to the operation until it completes.",
 }
+# Values of what describes processes to start.
+AT_ROOT = {"STRING_ARRAY": "RootTexts", "STRING_2DARRAY": "RootRows", "ERROR_CODE": "ErrorCodes"}
 # Kinds whose pointers are words: bodies store them, or give them back.
 WORDS = ("EXTRA_STATE", "EXTRA_STATE2", "TOOL_MPI_OBJ", "ARGUMENT_COUNT", "ARGUMENT_LIST")
 
@@ -50,7 +53,12 @@ def widths(function, by_name):
 def is_sized(parameter, function):
     """True if the parameter is an array as long as another parameter says."""
     is_array = parameter.kind == "STATUS" or parameter.kind == "WEIGHT" and parameter.direction == "out"
-    return (parameter.array or is_array) and parameter.kind not in WORDS and length_parameter(parameter, function) is not None
+    return (parameter.array or is_array) and parameter.kind not in WORDS and not is_read_at_root(parameter, function) and length_parameter(parameter, function) is not None
+
+
+def is_read_at_root(parameter, function):
+    """True for what describes processes to start: it has a meaning at the root only, and the body reads it there."""
+    return function.name.startswith("MPI_Comm_spawn") and (parameter.at_root or parameter.kind == "ERROR_CODE")
 
 
 def length_parameter(parameter, function):
@@ -130,6 +138,8 @@ def argument(parameter, function, width):
         return f"{name} as i64" if width and parameter.rust != "i64" and not parameter.is_function else name
     if parameter.kind in WORDS or parameter.kind.startswith("ATTRIBUTE_VAL") and parameter.direction == "in":
         return name
+    if is_read_at_root(parameter, function) and parameter.kind in AT_ROOT:
+        return f"{AT_ROOT[parameter.kind]}::new({name if parameter.kind == 'ERROR_CODE' else quoted})"
     if parameter.kind in ("BUFFER", "LOGICAL_VOID"):
         return f"tool::given(Value::new({name}))?" if is_tool else f"Address::new({name})"
     if parameter.name == "filename":

@@ -86,8 +86,8 @@ FREE = re.compile(r"MPI_(Comm|Win|File|Session)_call_errhandler errorcode|MPI_Fi
                   r"MPI_T_category_get_\w+ indices|MPI_T_init_thread required")
 # Modules whose functions move data, or say how.
 COMMUNICATING = ("coll", "p2p", "op", "pack", "window", "file")
-# Calls that end the process or MPI, or that trust any address.
-LEFT_OUT = re.compile(r"MPI_(Abort|Finalize|T_finalize|Free_mem|Info_create_env)$")
+# Calls that end the process or MPI, start processes, or trust any address.
+LEFT_OUT = re.compile(r"MPI_(Abort|Finalize|T_finalize|Free_mem|Info_create_env|Comm_spawn(_multiple)?)$")
 
 # Kinds of numbers that say how much there is, and sends whose data are copied.
 COUNTED = re.compile("NUM|LENGTH|SIZE|DEGREE|DIM|STRIDE|DISPLACEMENT|INDEX|COORDINATE|RANK$")

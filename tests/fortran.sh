@@ -45,6 +45,10 @@ for compiler in gfortran-11 flang-new-16 flang-new-19 gfortran; do
     try $compiler intercepted.f90 1 # mpi_send_f08ts_
     try $compiler by_address.f90 1  # mpi_send_f08_
 done
+for interface in 1 2 3; do
+    mpifort -O1 -DINTERFACE=$interface "$sources/spawn.F90" -o spawn
+    check "processes that start others, by interface $interface" " no errors" "$(run -n 2 ./spawn | grep -v 'its spawn failed: .*no-such-program')"
+done
 cat >refused.f90 <<'F90'
 use mpi_f08
 integer :: a(4)

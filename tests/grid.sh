@@ -12,7 +12,7 @@ trap '"${as[@]}" "$canele" lab down; rm -rf "$work"' EXIT
 
 # A copy that another user can read too.
 cp -r "$1" "$work/prefix"
-for program in sites collectives exchange; do "$work/prefix/bin/mpicc" -Wall -Werror -O1 programs/$program.c -o "$work/$program" || exit 1; done
+for program in sites collectives exchange spawn; do "$work/prefix/bin/mpicc" -Wall -Werror -O1 programs/$program.c -o "$work/$program" || exit 1; done
 mkdir "$work/ids" "$work/north" "$work/south" "$work/caches"
 canele=$work/prefix/bin/canele mpiexec=$work/prefix/bin/mpiexec
 for site in north south; do
@@ -62,6 +62,10 @@ whole_grid() { # owner of the caches
     check "ranks know their nodes and sites" "0:0 0:0 2:0 2:0 4:4 4:4 6:4 6:4 0 strangers" "$(run -grid "$work/grid.toml" -genv CANELE_SITE x -n 8 "$work/sites")"
     check "and without names" "0:0 0:0 2:0 2:0 4:4 4:4 6:4 6:4 0 strangers" "$(run -launcher-exec "$canele lab run" -hosts site0-node0:2,site0-node1:2,site1-node0:2,site1-node1:2 -n 8 "$work/sites")"
     check "8 ranks on both sites" "collectives on 8 ranks: 0 failures" "$(run -grid "$work/grid.toml" -n 8 "$work/collectives")"
+    check "ranks spawn at a site" "child 0 in /usr at south
+child 1 in /usr at south
+where on 2: 0 failures" "$(run -grid "$work/grid.toml" -n 2 "$work/spawn" where - 2 site south 2>&1 | sort)"
+    check "and on free slots of all" "spawn on 5: 0 failures" "$(run -grid "$work/grid.toml" -n 5 "$work/spawn" talk 3 2>&1 | sed 's/talk/spawn/')"
     "${as[@]}" "$canele" grid status "$work/grid.toml" >"$work/said" 2>"$work/err"
     check "all hosts answer" "0 2 2" "$? $(grep -cE '^site0-node[01] +north +[0-9.]+ +[1-9]' "$work/said") $(grep -cE '^site1-node[01] +south +[0-9.]+ +[1-9]' "$work/said")"
     sed 's/"site1-node1/"site1-node9/' "$work/grid.toml" >"$work/more.toml"

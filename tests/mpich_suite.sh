@@ -15,20 +15,19 @@ esac
 prefix=$1 folder=$2
 shift 2
 version=4.0.2
-# Not those of spawned processes, which are missing here, nor those that measure time (perf) or call MPICH's own
-# functions (ft, impls).
-suites="attr coll comm datatype errhan group info init io mpi_t part pt2pt rma topo"
-for part in coll comm init mpi_t pt2pt rma; do suites="$suites threads/$part"; done
-for part in attr coll comm datatype faults group io pt2pt rma topo f77/io f90/io f08/io; do suites="$suites errors/$part"; done
+# Not those that measure time (perf) or call MPICH's own functions (ft, impls).
+suites="attr coll comm datatype errhan group info init io mpi_t part pt2pt rma spawn topo"
+for part in coll comm init mpi_t pt2pt rma spawn; do suites="$suites threads/$part"; done
+for part in attr coll comm datatype faults group io pt2pt rma spawn topo f77/io f90/io f08/io; do suites="$suites errors/$part"; done
 for language in f77 f90 f08; do
-    for part in attr coll comm datatype ext info init io profile pt2pt rma topo; do suites="$suites $language/$part"; done
+    for part in attr coll comm datatype ext info init io profile pt2pt rma spawn topo; do suites="$suites $language/$part"; done
 done
 suites="$suites f90/f90types f90/misc f90/timer f08/misc f08/subarray f08/timer"
 export PATH=$prefix/bin:$PATH LD_LIBRARY_PATH=$prefix/lib
 list_of_excluded=$here/mpich.excluded wrappers=$prefix languages=(--enable-fortran=all)
 compilers=(CC=mpicc FC=mpifort F77=mpif77)
 if [ -n "$reference" ]; then
-    suites="attr coll comm datatype errhan group info init io part pt2pt rma topo"
+    suites="attr coll comm datatype errhan group info init io part pt2pt rma spawn topo"
     list_of_excluded=$here/mpich_abi.excluded folder=$folder/abi languages=(--disable-fortran)
     wrappers=$folder compilers=("CC=$folder/bin/mpicc")
     export LD_LIBRARY_PATH=$prefix/lib/canele/mpich

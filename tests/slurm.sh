@@ -45,6 +45,14 @@ check "output, byte by byte" "$(md5sum <"$work/bytes")" "$(within "$mpiexec" -n 
 within "$mpiexec" sh -c 'test $PMI_RANK != 4 || exit 7; sleep 50'
 check "an exit code is passed on" 7 $?
 
+"$prefix/bin/mpicc" programs/spawn.c -o "$work/spawn" || exit 1
+check "ranks spawn on the nodes of the allocation" "n1 where on 3: 0 failures;n2 child 0 in /usr at -;n2 child 1 in /usr at -;" \
+    "$(within "$mpiexec" -prepend-pattern '%h ' -n 3 "$work/spawn" where - 2 wdir /usr host n2 | sort | tr '\n' ';')"
+for kind in pmi2 pmix; do
+    srun -n 1 --mpi=$kind true >"$work/said" 2>&1 || continue
+    timeout 60 srun -n 2 --mpi=$kind "$work/spawn" talk 1 >"$work/said" 2>"$work/err"
+    check "under srun --mpi=$kind a spawn fails, with a remedy" yes "$(grep -q "MPI_ERR_SPAWN: .* starts no further processes: start this one with Canele.s .mpiexec. inside the allocation" "$work/err" && echo yes)"
+done
 check "srun --mpi=pmi2 starts programs" "3 3 3 " "$(timeout 60 srun -n 3 --mpi=pmi2 "$work/total" | tr '\n' ' ')"
 check "one task alone" "0" "$(timeout 60 srun -n 1 --mpi=none "$work/total")"
 timeout 60 srun -n 2 --mpi=none "$work/total" 2>"$work/err"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Ranks that have mpiexec start others. Usage: spawn.sh PREFIX
+# Ranks that start others, with mpiexec and without. Usage: spawn.sh PREFIX
 set -u
 cd "$(dirname "$0")" || exit 1
 . ./check.sh
@@ -7,6 +7,7 @@ prefix=$(realpath "$1")
 mpiexec=$prefix/bin/mpiexec
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+"$prefix/bin/mpicc" -Wall -Werror -O1 programs/spawn.c -o "$work/spawn" || exit 1
 printf '#!/bin/sh\nexec python3 %s/programs/pmi_spawn.py "$@"\n' "$PWD" >"$work/asks"
 chmod +x "$work/asks"
 run() { timeout 60 "$mpiexec" "$@"; }
@@ -31,6 +32,8 @@ for hint in "arch=vax:only hosts of" "soft=9:no number of ranks up to" "site=moo
 done
 run -n 1 "$work/asks" /bin/true 1 >"$work/said" 2>"$work/err"
 check "a program that never joins fails the job" "1 mpiexec: rank 1.0 on localhost: ended without MPI_Init, in which the spawning ranks meet it; ending the job" "$? $(cat "$work/err")"
+run -disable-auto-cleanup -n 1 "$work/asks" /bin/true 1 >"$work/said" 2>"$work/err"
+check "also where failures are survived" 1 $?
 # Two nodes, whose agents get the host first.
 printf '#!/bin/sh\nhost=$1; shift; echo $host >>%s/started; LAB_HOST=$host exec "$@"\n' "$work" >"$work/launcher"
 printf '#!/bin/sh\n[ "$PMI_SPAWNED" = 0 ] || echo "$PMI_RANK@$LAB_HOST"\nexec %s/asks "$@" >/dev/null\n' "$work" >"$work/tells"
@@ -42,4 +45,74 @@ check "a host may be named, and may be new" "0@three 1@three;one;three;" \
     "$(on_hosts -n 1 "$work/tells" "$work/tells" 2 host=three | sort | tr '\n' ' ' | sed 's/ $/;/')$(sort "$work/started" | tr '\n' ';')"
 check "exit codes of all are printed" "Exit codes: [one] 0,0;Exit codes: [two] 0,0;" "$(on_hosts -print-all-exitcodes -n 1 "$work/tells" "$work/tells" 3 | grep Exit | sorted)"
 
+# MPI programs: over shared memory and TCP, from one rank and from several.
+for rails in shm tcp; do
+    for ranks in 1 3; do
+        check "$ranks spawn and talk over $rails" "talk on $ranks: 0 failures" "$(run -genv CANELE_RAILS $rails -n $ranks "$work/spawn" talk 2 2>&1)"
+    done
+done
+check "children spawn, and theirs" "deeper on 2: 0 failures" "$(run -n 2 "$work/spawn" deeper 2>&1)"
+check "several programs" "several on 2: 0 failures" "$(run -n 2 "$work/spawn" several 2>&1)"
+check "words arrive as they are" "words on 1: 0 failures" "$(run -n 1 "$work/spawn" words 2>&1)"
+check "a missing program is an error at all ranks" "missing on 3: 0 failures" "$(run -n 3 "$work/spawn" missing 2>"$work/err")"
+check "with one line" "1 1" "$(wc -l <"$work/err") $(grep -c 'its spawn failed: .*no-such-program not found' "$work/err")"
+check "hints of the start" "child 0 in /usr at -;where on 2: 0 failures;" "$(run -n 2 "$work/spawn" where - 1 wdir /usr pony 1 2>&1 | sorted)"
+printf '# all\nwdir = /usr # there\nsoft = 1\n' >"$work/hints"
+check "also from a file" "child 0 in /usr at -;where on 2: 0 failures;" "$(run -n 2 "$work/spawn" where - 1 file "$work/hints" 2>&1 | sorted)"
+check "programs are looked for in the spawning rank's directory" "talk on 1: 0 failures" "$(run -n 1 sh -c "cd $work && ./spawn talk 1" 2>&1)"
+check "parents may end first" "child 0 of 2 is last;child 1 of 2 is last;later on 1: 0 failures;0" "$(run -n 1 "$work/spawn" later 2 2 2>&1 | sorted; echo "${PIPESTATUS[0]}")"
+run -n 2 "$work/spawn" fails - 2 >"$work/said" 2>"$work/err"
+check "a child that fails ends all" "7 1" "$? $(grep -c 'rank 1\.[01] on localhost: exited with code 7; ending the job' "$work/err")"
+run -n 2 "$work/spawn" aborts - 2 >"$work/said" 2>"$work/err"
+check "and one that aborts" "9" "$?"
+
+# A program that was started without mpiexec starts one for its children.
+check "a program alone spawns" "talk on 1: 0 failures" "$("$work/spawn" talk 2 2>&1)"
+check "and its children do" "deeper on 1: 0 failures" "$("$work/spawn" deeper 2>&1)"
+cp "$work/spawn" "$work/there/"
+none=$(ldd "$work/spawn" | sed -n 's/.*libmpi_abi.so.1 => \([^ ]*\) .*/\1/p')
+cp "$none" "$work/there/"
+check "without mpiexec it says so" yes "$(PATH=/usr/bin:/bin LD_LIBRARY_PATH=$work/there "$work/there/spawn" talk 1 2>&1 | grep -q 'none of Canele.s is beside the library or in PATH' && echo yes)"
+timeout 60 "$work/spawn" fails - 1 >"$work/said" 2>"$work/err"
+check "its children that fail end it" "143 1" "$? $(grep -c 'rank 1.0 on .*: exited with code 7; ending the job' "$work/err")"
+
+# Nothing is left behind.
+"$mpiexec" -timeout 50 -n 1 "$work/spawn" waits - 2 >"$work/said" 2>&1 &
+job=$!
+until_true 20 '[ "$(grep -c waits "$work/said")" = 2 ]'
+sed -n 's/^waits //p' "$work/said" >"$work/ids"
+kill -TERM $job
+wait $job
+check "a signal ends parents and children" "143 2 0" "$? $(wc -l <"$work/ids") $(alive "$work/ids")"
+"$work/spawn" waits - 2 >"$work/said" 2>&1 &
+job=$!
+until_true 20 '[ "$(grep -c waits "$work/said")" = 2 ]'
+sed -n 's/^waits //p' "$work/said" >"$work/ids"
+kill -9 $job
+until_true 20 '[ "$(alive "$work/ids")" = 0 ]'
+check "the children of a program alone end with it" "2 0" "$(wc -l <"$work/ids") $(alive "$work/ids")"
+
+# 30 spawns one after the other: agents keep nothing of worlds that have ended.
+cat >"$work/again.c" <<'C'
+#include <mpi.h>
+#include <stdio.h>
+#include <string.h>
+int main(int argc, char **argv) {
+    MPI_Comm parent, children;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_get_parent(&parent);
+    if (parent != MPI_COMM_NULL) {
+        MPI_Comm_disconnect(&parent);
+    } else {
+        for (int i = 0; i < 30; i++) {
+            MPI_Comm_spawn(argv[0], MPI_ARGV_NULL, 1, MPI_INFO_NULL, 0, MPI_COMM_SELF, &children, MPI_ERRCODES_IGNORE);
+            MPI_Comm_disconnect(&children);
+        }
+        puts("30 times");
+    }
+    return MPI_Finalize();
+}
+C
+"$prefix/bin/mpicc" -Wall -Werror -O1 "$work/again.c" -o "$work/again" || exit 1
+check "a rank spawns again and again, with few open files" "30 times" "$(ulimit -n 64; run -n 1 "$work/again" 2>&1)"
 finish_checks

@@ -4,7 +4,7 @@
 //! safe to use while the call lasts. Places stay pointers, because a program may pass one place for two results.
 
 use std::cell::Cell;
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -317,6 +317,91 @@ impl<'a, T> Array<'a, T> {
     }
 }
 
+/// Texts that have a meaning at the root only. None for `MPI_ARGV_NULL`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RootTexts<'a> {
+    name: &'static str,
+    first: *const *mut c_char,
+    caller: PhantomData<&'a c_char>,
+}
+
+impl RootTexts<'_> {
+    /// # Safety
+    /// At the root, `first` is NULL, or leads to texts that end in a zero byte: as many as the body reads, or up to NULL.
+    pub unsafe fn new(name: &'static str, first: *mut *mut c_char) -> Self {
+        Self { name, first, caller: PhantomData }
+    }
+
+    /// Reads so many texts, at the root.
+    pub fn read(self, count: usize) -> Result<Vec<Vec<u8>>> {
+        exists(self.name, self.first, count)?;
+        (0..count).map(|index| self.at(index).bytes()).collect()
+    }
+
+    /// Reads the texts up to NULL, at the root.
+    pub fn read_all(self) -> Vec<Vec<u8>> {
+        if self.first.is_null() {
+            return Vec::new();
+        }
+        (0..).map_while(|index| self.at(index).bytes().ok()).collect()
+    }
+
+    fn at(self, index: usize) -> RootText {
+        // SAFETY: the maker vouched for the texts before this one, which was not NULL, and for the place behind it.
+        let first = unsafe { *self.first.add(index) };
+        RootText { name: self.name, first }
+    }
+}
+
+/// Texts of several programs that have a meaning at the root only. None for `MPI_ARGVS_NULL`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RootRows<'a> {
+    name: &'static str,
+    first: *const *mut *mut c_char,
+    caller: PhantomData<&'a c_char>,
+}
+
+impl RootRows<'_> {
+    /// # Safety
+    /// At the root, `first` is NULL, or leads to one array for each program, as for [`RootTexts::new`].
+    pub unsafe fn new(name: &'static str, first: *mut *mut *mut c_char) -> Self {
+        Self { name, first, caller: PhantomData }
+    }
+
+    /// Reads the texts of a program, at the root.
+    pub fn row(self, index: usize) -> Vec<Vec<u8>> {
+        if self.first.is_null() {
+            return Vec::new();
+        }
+        // SAFETY: the maker vouched for one array for each program.
+        let first = unsafe { *self.first.add(index) };
+        RootTexts { name: self.name, first, caller: PhantomData }.read_all()
+    }
+}
+
+/// Place for the error codes of processes, as many as the root has asked for; none for `MPI_ERRCODES_IGNORE`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ErrorCodes(*mut c_int);
+
+impl ErrorCodes {
+    /// # Safety
+    /// There is room for as many codes as the root asks for processes, unless the address is NULL.
+    pub unsafe fn new(codes: *mut c_int) -> Self {
+        Self(codes)
+    }
+
+    /// Writes the codes.
+    pub fn put(self, codes: impl Iterator<Item = c_int>) {
+        if self.0.is_null() {
+            return;
+        }
+        for (index, code) in codes.enumerate() {
+            // SAFETY: the maker vouched for the room.
+            unsafe { self.0.add(index).write(code) };
+        }
+    }
+}
+
 /// An array of integers of either width, with the name the standard gives it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Ints<'a> {
@@ -427,6 +512,15 @@ impl RootText {
     pub fn read(self) -> Result<String> {
         // SAFETY: the maker vouched for it.
         unsafe { crate::arguments::string(self.name, self.first) }
+    }
+
+    /// The bytes of the text, at the root.
+    pub fn bytes(self) -> Result<Vec<u8>> {
+        if self.first.is_null() {
+            return Err(null(self.name));
+        }
+        // SAFETY: the maker vouched for the text.
+        Ok(unsafe { CStr::from_ptr(self.first) }.to_bytes().to_vec())
     }
 }
 

@@ -304,12 +304,6 @@ pub(crate) fn intercomm_merge(on: RawHandle, high: c_int, made: Out<RawHandle>) 
     give(Some(merged), made)
 }
 
-/// Nobody spawned this process (MPI-5.0 §11.8.2).
-pub(crate) fn comm_get_parent(parent: Out<RawHandle>) -> Result<()> {
-    world::world_model()?;
-    parent.put(raw(NULL))
-}
-
 fn not_inter() -> Error {
     mpi::inter::not_inter().about("comm")
 }

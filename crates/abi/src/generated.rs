@@ -8,6 +8,7 @@
 //! * `array`, `array_mut`, `handles`, `Slots` of a sized array: NULL, or as many values as the parameter says that gives its length.
 //! * `Array`, `Ints` of a plain array: a constant of the standard, or as many values as the standard says for the communicator.
 //! * `string`, `path`, `text`, `RootText`, `Chars`, `Label` of a text: NULL, or a text that ends in a zero byte; for results, room for as much as the standard says.
+//! * `RootTexts`, `RootRows`, `ErrorCodes` of a start of processes: what the standard says of these arguments at the root.
 //! * `Address`, `Value` of a buffer: a constant of the standard, or memory that belongs to the operation until it completes.
 
 use std::ffi::{c_char, c_double, c_int, c_void};
@@ -390,9 +391,9 @@ pub unsafe extern "C" fn MPI_Comm_get_name(comm: RawHandle, comm_name: *mut c_ch
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_get_name(comm: RawHandle, comm_name: *mut c_char, resultlen: *mut c_int) -> c_int { finish("MPI_Comm_get_name", On::Comm(comm), || unsafe { comm::comm_get_name(comm, Chars::new("comm_name", comm_name), Out::new("resultlen", resultlen)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Comm_get_parent(parent: *mut RawHandle) -> c_int { finish_or("MPI_Comm_get_parent", On::Process, || unsafe { comm::comm_get_parent(Out::new("parent", parent)?) }, || unsafe { unset(Out::optional(parent), 0x100) }) }
+pub unsafe extern "C" fn MPI_Comm_get_parent(parent: *mut RawHandle) -> c_int { finish_or("MPI_Comm_get_parent", On::Process, || unsafe { spawn::comm_get_parent(Out::new("parent", parent)?) }, || unsafe { unset(Out::optional(parent), 0x100) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Comm_get_parent(parent: *mut RawHandle) -> c_int { finish_or("MPI_Comm_get_parent", On::Process, || unsafe { comm::comm_get_parent(Out::new("parent", parent)?) }, || unsafe { unset(Out::optional(parent), 0x100) }) }
+pub unsafe extern "C" fn PMPI_Comm_get_parent(parent: *mut RawHandle) -> c_int { finish_or("MPI_Comm_get_parent", On::Process, || unsafe { spawn::comm_get_parent(Out::new("parent", parent)?) }, || unsafe { unset(Out::optional(parent), 0x100) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_group(comm: RawHandle, group: *mut RawHandle) -> c_int { finish_or("MPI_Comm_group", On::Comm(comm), || unsafe { comm::comm_group(comm, Out::new("group", group)?) }, || unsafe { unset(Out::optional(group), 0x108) }) }
 #[unsafe(no_mangle)]
@@ -446,13 +447,13 @@ pub unsafe extern "C" fn MPI_Comm_size(comm: RawHandle, size: *mut c_int) -> c_i
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_size(comm: RawHandle, size: *mut c_int) -> c_int { finish("MPI_Comm_size", On::Comm(comm), || unsafe { comm::comm_size(comm, Out::new("size", size)?) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Comm_spawn(_command: *const c_char, _argv: *mut *mut c_char, _maxprocs: c_int, _info: RawHandle, _root: c_int, comm: RawHandle, intercomm: *mut RawHandle, _array_of_errcodes: *mut c_int) -> c_int { finish_or("MPI_Comm_spawn", On::Comm(comm), unsupported, || unsafe { unset(Out::optional(intercomm), 0x100) }) }
+pub unsafe extern "C" fn MPI_Comm_spawn(command: *const c_char, argv: *mut *mut c_char, maxprocs: c_int, info: RawHandle, root: c_int, comm: RawHandle, intercomm: *mut RawHandle, array_of_errcodes: *mut c_int) -> c_int { finish_or("MPI_Comm_spawn", On::Comm(comm), || unsafe { spawn::comm_spawn(RootText::new("command", command), RootTexts::new("argv", argv), maxprocs, info, root, comm, Out::new("intercomm", intercomm)?, ErrorCodes::new(array_of_errcodes)) }, || unsafe { unset(Out::optional(intercomm), 0x100) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Comm_spawn(_command: *const c_char, _argv: *mut *mut c_char, _maxprocs: c_int, _info: RawHandle, _root: c_int, comm: RawHandle, intercomm: *mut RawHandle, _array_of_errcodes: *mut c_int) -> c_int { finish_or("MPI_Comm_spawn", On::Comm(comm), unsupported, || unsafe { unset(Out::optional(intercomm), 0x100) }) }
+pub unsafe extern "C" fn PMPI_Comm_spawn(command: *const c_char, argv: *mut *mut c_char, maxprocs: c_int, info: RawHandle, root: c_int, comm: RawHandle, intercomm: *mut RawHandle, array_of_errcodes: *mut c_int) -> c_int { finish_or("MPI_Comm_spawn", On::Comm(comm), || unsafe { spawn::comm_spawn(RootText::new("command", command), RootTexts::new("argv", argv), maxprocs, info, root, comm, Out::new("intercomm", intercomm)?, ErrorCodes::new(array_of_errcodes)) }, || unsafe { unset(Out::optional(intercomm), 0x100) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Comm_spawn_multiple(_count: c_int, _array_of_commands: *mut *mut c_char, _array_of_argv: *mut *mut *mut c_char, _array_of_maxprocs: *const c_int, _array_of_info: *const RawHandle, _root: c_int, comm: RawHandle, intercomm: *mut RawHandle, _array_of_errcodes: *mut c_int) -> c_int { finish_or("MPI_Comm_spawn_multiple", On::Comm(comm), unsupported, || unsafe { unset(Out::optional(intercomm), 0x100) }) }
+pub unsafe extern "C" fn MPI_Comm_spawn_multiple(count: c_int, array_of_commands: *mut *mut c_char, array_of_argv: *mut *mut *mut c_char, array_of_maxprocs: *const c_int, array_of_info: *const RawHandle, root: c_int, comm: RawHandle, intercomm: *mut RawHandle, array_of_errcodes: *mut c_int) -> c_int { finish_or("MPI_Comm_spawn_multiple", On::Comm(comm), || unsafe { spawn::comm_spawn_multiple(count, RootTexts::new("array_of_commands", array_of_commands), RootRows::new("array_of_argv", array_of_argv), Array::new("array_of_maxprocs", array_of_maxprocs), Array::new("array_of_info", array_of_info), root, comm, Out::new("intercomm", intercomm)?, ErrorCodes::new(array_of_errcodes)) }, || unsafe { unset(Out::optional(intercomm), 0x100) }) }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Comm_spawn_multiple(_count: c_int, _array_of_commands: *mut *mut c_char, _array_of_argv: *mut *mut *mut c_char, _array_of_maxprocs: *const c_int, _array_of_info: *const RawHandle, _root: c_int, comm: RawHandle, intercomm: *mut RawHandle, _array_of_errcodes: *mut c_int) -> c_int { finish_or("MPI_Comm_spawn_multiple", On::Comm(comm), unsupported, || unsafe { unset(Out::optional(intercomm), 0x100) }) }
+pub unsafe extern "C" fn PMPI_Comm_spawn_multiple(count: c_int, array_of_commands: *mut *mut c_char, array_of_argv: *mut *mut *mut c_char, array_of_maxprocs: *const c_int, array_of_info: *const RawHandle, root: c_int, comm: RawHandle, intercomm: *mut RawHandle, array_of_errcodes: *mut c_int) -> c_int { finish_or("MPI_Comm_spawn_multiple", On::Comm(comm), || unsafe { spawn::comm_spawn_multiple(count, RootTexts::new("array_of_commands", array_of_commands), RootRows::new("array_of_argv", array_of_argv), Array::new("array_of_maxprocs", array_of_maxprocs), Array::new("array_of_info", array_of_info), root, comm, Out::new("intercomm", intercomm)?, ErrorCodes::new(array_of_errcodes)) }, || unsafe { unset(Out::optional(intercomm), 0x100) }) }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_split(comm: RawHandle, color: c_int, key: c_int, newcomm: *mut RawHandle) -> c_int { finish_or("MPI_Comm_split", On::Comm(comm), || unsafe { comm::comm_split(comm, color, key, Out::new("newcomm", newcomm)?) }, || unsafe { unset(Out::optional(newcomm), 0x100) }) }
 #[unsafe(no_mangle)]

@@ -44,6 +44,7 @@ mod partitioned;
 mod ports;
 mod request;
 mod session;
+mod spawn;
 mod status;
 mod tool;
 mod topology;

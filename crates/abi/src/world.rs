@@ -101,6 +101,8 @@ pub(crate) fn initialize(level: ThreadLevel) -> Result<&'static WorldModel> {
     models.users += 1;
     let process = models.present(instance);
     let world = WORLD.get_or_init(|| WorldModel::new(process, level));
+    drop(models);
+    world.meet_parent()?;
     STATE.store(ACTIVE, Ordering::Release);
     Ok(world)
 }

@@ -73,7 +73,7 @@ pub enum BootError {
     Again,
     /// The launcher does not start further programs.
     #[error(
-        "{launcher} starts no further programs: start this one with Canele's `mpiexec` inside the allocation"
+        "{launcher} starts no further processes: start this one with Canele's `mpiexec` inside the allocation"
     )]
     NoSpawn {
         /// The launcher.

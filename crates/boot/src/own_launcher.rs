@@ -23,7 +23,7 @@ pub(crate) fn start() -> Result<Box<dyn Launcher>, BootError> {
     let (ours, theirs) = UnixStream::pair().map_err(failed)?;
     let name = std::env::args_os().next().unwrap_or_default();
     let mut command = Command::new(&program);
-    command.arg(FOR_SINGLETON).arg(name).stdin(Stdio::from(OwnedFd::from(theirs)));
+    command.args([FOR_SINGLETON, "--"]).arg(name).stdin(Stdio::from(OwnedFd::from(theirs)));
     // It ends after this process, if children are left.
     let mut mpiexec = command.spawn().map_err(failed)?;
     drop(command);
@@ -57,7 +57,8 @@ pub(crate) fn hindrance(variable: &dyn Fn(&str) -> Option<String>) -> Option<&'s
     is_slurm.then_some("Slurm's srun")
 }
 
-/// Option of `mpiexec` that has it serve the process which is connected to its standard input, and is named next.
+/// Option of `mpiexec` that has it serve the process which is connected to its standard input. `--` and the
+/// name of the program follow.
 pub const FOR_SINGLETON: &str = "--canele-singleton";
 /// Begin of the library's file name.
 const LIBRARY: &str = "libmpi_abi.so";

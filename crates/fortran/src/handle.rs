@@ -129,6 +129,20 @@ pub(crate) fn is_root(comm: usize, root: c_int) -> bool {
     QUERIES.is_root(comm, root)
 }
 
+/// The address of an argument at the root of a spawn; NULL at other ranks, where it may be any.
+///
+/// # Safety
+/// `comm` and `root` must be the addresses of a handle and of an integer.
+pub(crate) unsafe fn at_root<T>(
+    comm: *const c_int,
+    root: *const c_int,
+    argument: *const T,
+) -> *const T {
+    // SAFETY: as the caller says.
+    let is_root = unsafe { is_root(Comm::to_c(*comm), *root) };
+    if is_root { argument } else { std::ptr::null() }
+}
+
 /// Number of neighbours that a rank receives from.
 ///
 /// # Safety

@@ -126,15 +126,18 @@ impl Texts {
     /// Texts up to one of blanks alone, or none at all if they are `MPI_ARGV_NULL`.
     pub(crate) unsafe fn until_blank(texts: *const u8, length: usize) -> Option<Self> {
         // SAFETY: as the caller says.
-        (!sentinel::is_no_argv(texts)).then(|| unsafe { Self::strided(texts, length, length) })
+        (!texts.is_null() && !sentinel::is_no_argv(texts))
+            .then(|| unsafe { Self::strided(texts, length, length) })
     }
 
     /// Texts, as many as another argument says.
     pub(crate) unsafe fn counted(texts: *const u8, length: usize, number: c_int) -> Option<Self> {
-        Some(Self::new((0..number.max(0) as usize).map(|i| {
-            // SAFETY: Fortran passes as many texts of this length.
-            c_string(trimmed(unsafe { bytes(texts.add(i * length), length) }))
-        })))
+        (!texts.is_null()).then(|| {
+            Self::new((0..number.max(0) as usize).map(|i| {
+                // SAFETY: Fortran passes as many texts of this length.
+                c_string(trimmed(unsafe { bytes(texts.add(i * length), length) }))
+            }))
+        })
     }
 
     /// Texts at a distance from each other, up to one of blanks alone.
@@ -171,7 +174,7 @@ pub(crate) struct TextRows {
 
 impl TextRows {
     pub(crate) unsafe fn take(texts: *const u8, length: usize, rows: c_int) -> Option<Self> {
-        if sentinel::is_no_argv(texts) {
+        if texts.is_null() || sentinel::is_no_argv(texts) {
             return None;
         }
         let number = rows.max(0) as usize;

@@ -26,6 +26,7 @@ pub mod process;
 pub mod request;
 mod root_channel;
 pub mod session;
+pub mod spawn;
 pub mod thread_level;
 pub mod tool;
 pub mod topology;

@@ -1,13 +1,15 @@
 //! The predefined communicators of a process.
 
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread::ThreadId;
+
+use handles::Handle;
 
 use crate::comm::{self, Comm};
 use crate::process::Process;
 use crate::thread_level::ThreadLevel;
-use crate::{file, point_to_point, request, window};
+use crate::{Result, file, point_to_point, request, spawn, window};
 
 /// The World Model (MPI-5.0 §11.2): a process with its predefined communicators.
 #[derive(Debug)]
@@ -17,14 +19,16 @@ pub struct WorldModel {
     myself: Comm,
     level: ThreadLevel,
     main_thread: ThreadId,
+    /// The processes that have spawned this job.
+    parent: OnceLock<Handle>,
 }
 
 impl WorldModel {
     /// Makes the predefined communicators of a process, in the thread that initialises MPI.
     pub fn new(process: &Arc<Process>, level: ThreadLevel) -> Self {
         let (world, myself) = (Comm::world(process), Comm::myself(process));
-        let main_thread = std::thread::current().id();
-        Self { process: Arc::clone(process), world, myself, level, main_thread }
+        let (main_thread, parent) = (std::thread::current().id(), OnceLock::new());
+        Self { process: Arc::clone(process), world, myself, level, main_thread, parent }
     }
 
     /// Frees the communicators of the World Model that the application has left, while sessions go on.
@@ -51,6 +55,22 @@ impl WorldModel {
     #[inline]
     pub fn world(&self) -> &Comm {
         &self.world
+    }
+
+    /// Meets the processes that have spawned this job, if there are some (collective over the world).
+    ///
+    /// # Errors
+    /// They cannot be reached.
+    pub fn meet_parent(&self) -> Result<()> {
+        if let Some(parent) = spawn::meet_parents(&self.world, &self.myself)? {
+            self.parent.get_or_init(|| parent.handle());
+        }
+        Ok(())
+    }
+
+    /// Handle of the intercommunicator with the processes that have spawned this job. It may be stale.
+    pub fn parent(&self) -> Option<Handle> {
+        self.parent.get().copied()
     }
 
     /// `MPI_COMM_SELF`.

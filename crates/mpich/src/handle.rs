@@ -56,6 +56,12 @@ fn queries() -> &'static Queries {
     })
 }
 
+/// The address of an argument at the root of a spawn; NULL at other ranks, where it may be any.
+pub(crate) fn at_root<T>(comm: c_int, root: c_int, argument: *mut T) -> *mut T {
+    let is_root = queries().is_root(Comm::to_c(comm), root);
+    if is_root { argument } else { std::ptr::null_mut() }
+}
+
 /// Number of ranks that a collective exchanges data with.
 pub(crate) fn ranks(comm: c_int) -> i64 {
     queries().ranks(Comm::to_c(comm))

@@ -26,6 +26,7 @@ pub mod strategy;
 mod traced;
 mod vci;
 
+pub use boot::{SpawnProgram, SpawnRequest};
 pub use contact::Contact;
 pub use error::{Error, Result};
 pub use instance::{Instance, Needs};

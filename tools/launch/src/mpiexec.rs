@@ -14,7 +14,7 @@ use crate::{foreign, signals, system};
 /// children, with no other options than the surroundings give.
 pub fn mpiexec_main(arguments: &[OsString]) -> ExitCode {
     let (arguments, singleton) = match arguments {
-        [option, name] if option == boot::FOR_SINGLETON => (std::slice::from_ref(name), true),
+        [option, rest @ ..] if option == boot::FOR_SINGLETON => (rest, true),
         _ => (arguments, false),
     };
     let mut options = match Options::parse(arguments) {

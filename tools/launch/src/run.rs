@@ -549,6 +549,8 @@ impl Run {
         }
         let server = &mut self.worlds[world].server;
         let (is_open, has_joined) = (server.is_open(rank_there), server.has_joined(rank_there));
+        // The ranks that have spawned it wait for it.
+        let is_missed = world > 0 && !has_joined;
         self.note_ended(rank);
         match (&ended.exit, self.worlds[world].birth) {
             (_, Birth::Failed) => return,
@@ -567,12 +569,12 @@ impl Run {
             Exit::Code(0) if is_open => {
                 (1, "ended without MPI_Finalize or MPI_Session_finalize".to_owned())
             }
+            Exit::Code(0) if is_missed => {
+                (1, "ended without MPI_Init, in which the spawning ranks meet it".to_owned())
+            }
             Exit::Code(0) if self.recovers => {
                 let action = self.worlds[world].server.count_out(rank_there);
                 return self.perform(rank, action);
-            }
-            Exit::Code(0) if world > 0 && !has_joined => {
-                (1, "ended without MPI_Init, in which the spawning ranks meet it".to_owned())
             }
             Exit::Code(0) => return self.end_if_waiting_for_ended(),
             Exit::Code(code) => {
@@ -588,7 +590,7 @@ impl Run {
             Exit::NotStarted(code, reason) => (exit_code(code), reason),
         };
         let name = self.name(rank);
-        if self.recovers && was_started && self.ending.is_none() {
+        if self.recovers && was_started && !is_missed && self.ending.is_none() {
             tell!("mpiexec: {name}: {text}; the job goes on (-disable-auto-cleanup)");
             if self.code == 0 {
                 self.code = code;
