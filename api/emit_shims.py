@@ -219,7 +219,7 @@ def shims(functions):
            "//! The blocks are sound because the caller passes what the standard says of each argument:", "//!",
            *(f"//! * `{'`, `'.join(made.split(', '))}` of a {why}" for made, why in SAFETY.items()), "",
            "use std::ffi::{c_char, c_double, c_int, c_void};", "",
-           "use crate::convention::*;", "use crate::error::unsupported;", "use crate::tool::{Label, Value};", "use crate::*;", ""]
+           "use crate::convention::*;", "use crate::tool::{Label, Value};", "use crate::*;", ""]
     for function in functions:
         wide = widths(function, by_name)
         shared = wide is not None and any(wide)
@@ -236,10 +236,7 @@ def shims(functions):
             call = f"{function.module}::{body}({', '.join(names)})"
         else:
             result = "c_int"
-            if function.module is None:
-                call = call_of(function, "unsupported()", [])
-                parameters = ", ".join(f"{'' if f'({p.rust_name})' in call else '_'}{p.rust_name}: {p.rust}" for p in function.parameters)
-            elif "/" in function.module:
+            if "/" in function.module:
                 call = function.module.replace("/", "::") + "()"
                 parameters = ", ".join(f"_{p.rust_name}: {p.rust}" for p in function.parameters)
             elif function.name in ("MPI_T_init_thread", "MPI_T_finalize"):

@@ -15,7 +15,7 @@ RANKS = {"dest": "peer", "source": "source", "root": "root"}
 
 def is_recorded(procedure):
     is_local = procedure.scope == ["local"]
-    return procedure.module is not None and (not is_local or procedure.module in ("p2p", "request"))
+    return not is_local or procedure.module in ("p2p", "request")
 
 
 def buffer(function):

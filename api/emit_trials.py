@@ -242,7 +242,7 @@ def extreme_values(function, parameter):
 
 def trials(functions, kinds, numbers):
     for function in functions:
-        if function.module is None or LEFT_OUT.match(function.name):
+        if LEFT_OUT.match(function.name):
             continue
         values = [good(function, p, numbers) for p in function.parameters]
         for index, parameter in enumerate(function.parameters):
@@ -268,7 +268,7 @@ def absurd(functions, numbers):
     for function in functions:
         # The forms of a collective share their checks.
         is_form = function.module == "coll" and re.match(r"MPI_I[a-z]|\w+_init", function.name)
-        if function.module is None or is_form or LEFT_OUT.match(function.name):
+        if is_form or LEFT_OUT.match(function.name):
             continue
         right = [good(function, p, numbers) for p in function.parameters]
         if function.module == "p2p" and not COPIES.search(function.name):

@@ -39,12 +39,6 @@ MPICH_CONSTANTS = model.ROOT / "crates/mpich/src/constants.rs"
 RECORDED = model.ROOT / "crates/interpose/src/generated.rs"
 CONFORMANCE = model.ROOT / "docs/user/conformance.md"
 ARGUMENTS = model.ROOT / "docs/user/arguments.md"
-UNSUPPORTED = model.ROOT / "api/unsupported.txt"
-
-
-def unsupported(functions):
-    names = [f.name for f in functions if f.module is None]
-    return f"{len(names)}\n" + "".join(f"{n}\n" for n in names)
 
 
 def made():
@@ -54,8 +48,7 @@ def made():
     return {HEADER: emit_header.header(functions, model.read_constants()), SHIMS: emit_shims.shims(functions),
             FORTRAN: emit_fortran.library(), MPICH: emit_mpich.library(functions),
             MPICH_CONSTANTS: emit_mpich.constants(), RECORDED: emit_trace.calls(procedures),
-            CONFORMANCE: emit_docs.conformance(functions), ARGUMENTS: emit_docs.arguments(procedures),
-            UNSUPPORTED: unsupported(functions)}
+            CONFORMANCE: emit_docs.conformance(functions), ARGUMENTS: emit_docs.arguments(procedures)}
 
 
 def write():

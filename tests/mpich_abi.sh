@@ -57,7 +57,7 @@ check "datatypes" "" "$(diff "$work/types.theirs" "$work/types.ours" | head -5)"
 runs() { # name, ranks, program, arguments
     check "$1" 0 "$(go -n "$2" "$work/$3" "${@:4}" >"$work/log" 2>&1 || { head -5 "$work/log"; echo failed; })$([ -s "$work/log" ] && echo 0)"
 }
-for program in mpich_abi collectives nonblocking large layouts point_to_point objects rare_functions unsupported tool topologies neighbours intercomms threads vcis refused outstanding cancelled generalized partitioned windows windows_threads files sessions ports; do
+for program in mpich_abi collectives nonblocking large layouts point_to_point objects rare_functions tool topologies neighbours intercomms threads vcis refused outstanding cancelled generalized partitioned windows windows_threads files sessions ports spawn; do
     build $program
 done
 build mismatch
@@ -66,11 +66,11 @@ for program in collectives nonblocking layouts point_to_point objects rare_funct
     runs $program 3 $program
 done
 runs "messages beyond 2 GiB" 2 large
-runs "unsupported functions" 1 unsupported
 runs "tool interface" 1 tool
 runs VCIs 2 vcis
 for part in alone beside; do runs "sessions, $part" 3 sessions $part; done
 runs "groups that meet over a port" 4 ports within
+runs "processes that start others" 3 spawn talk 2
 runs "bad calls, then good ones" 3 refused "${CANELE_SEED:-1}" 100
 runs "cancelled sends" 2 cancelled "$work"
 runs "threads" 3 threads "${CANELE_SEED:-1}" 4

@@ -7,7 +7,7 @@ cd "$(dirname "$0")"
 prefix=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-for program in collectives nonblocking large layouts point_to_point objects rare_functions unsupported bad_input wrong_arguments tool topologies neighbours intercomms mismatch mad_pack mad_misuse joins threads vcis together bits refused operations requests outstanding cancelled generalized partitioned windows windows_wrong windows_many windows_threads files sessions; do
+for program in collectives nonblocking large layouts point_to_point objects rare_functions bad_input wrong_arguments tool topologies neighbours intercomms mismatch mad_pack mad_misuse joins threads vcis together bits refused operations requests outstanding cancelled generalized partitioned windows windows_wrong windows_many windows_threads files sessions; do
     "$prefix/bin/mpicc" -Wall -Werror -O1 "programs/$program.c" -o "$work/$program" -ldl
 done
 for program in collectives nonblocking objects neighbours intercomms; do
@@ -233,12 +233,6 @@ grep -q 'canele: MPI_Barrier: MPI_ERR_OTHER: called before MPI_Init' "$work/err"
 
 mapfile -t names < <(python3 ../api/generate.py datatypes)
 go -n 1 "$work/operations" "${CANELE_SEED:-1}" "${names[@]}"
-
-# Functions in the list of unsupported ones are unsupported, and the list only shrinks.
-mapfile -t names < <(tail -n +2 ../api/unsupported.txt)
-most=$(cat ../api/unsupported.most)
-[ ${#names[@]} -le "$most" ] || { echo "${#names[@]} functions are unsupported, more than $most"; exit 1; }
-go -n 1 "$work/unsupported" "${names[@]}"
 
 if [ -n "${2:-}" ]; then
     timeout 60 "$2/mpiexec.hydra" -n 4 "$work/collectives"

@@ -186,13 +186,6 @@ pub(crate) fn callback_result(function: impl Display, code: c_int) -> Result<()>
     Err(error)
 }
 
-/// The failure of a function that is not built yet.
-#[cold]
-pub(crate) fn unsupported() -> Result<()> {
-    let text = "the function is not supported by this version of Canele";
-    Err(Error::new(ErrorClass::UnsupportedOperation, text))
-}
-
 fn die(text: &str, code: c_int) -> ! {
     let _uncancelled = Uncancelled::begin();
     let rank = world::known_rank().map_or(String::new(), |rank| format!("rank {rank}: "));

@@ -14,7 +14,6 @@
 use std::ffi::{c_char, c_double, c_int, c_void};
 
 use crate::convention::*;
-use crate::error::unsupported;
 use crate::tool::{Label, Value};
 use crate::*;
 
