@@ -5,7 +5,7 @@ through to its PMPI_* form. A row names the facts that the record takes from the
 
     peer, source, root   ranks in the communicator
     tag, comm            as they are
-    count, datatype      of the first buffer whose length does not depend on the rank; from them follow the bytes
+    count, datatype      of the first buffer whose length does not depend on the rank; from them follow the bytes (of all partitions)
     place                that buffer: with MPI_IN_PLACE, count and datatype have no meaning
     room                 true if the bytes are those of a receiver's buffer
     counts, large_counts  of the first buffer, one for each rank of the communicator
@@ -20,7 +20,7 @@ def is_recorded(procedure):
 
 def buffer(function):
     """The first buffer with its count of values and their datatype."""
-    parameters = function.parameters
+    parameters = [p for p in function.parameters if p.name != "partitions"]
     for place, count, datatype in zip(parameters, parameters[1:], parameters[2:]):
         is_pair = datatype.c == "MPI_Datatype" and not datatype.pointers and not count.pointers and count.name.endswith("count")
         if is_pair and not count.at_root and not datatype.at_root:
@@ -44,6 +44,8 @@ def facts(function):
     if found:
         place, count, datatype = found
         out["count"] = count.rust_name + ("" if count.rust == "i64" else ".into()")
+        if "partitions" in scalars:
+            out["count"] += ".saturating_mul(partitions.into())"
         out["datatype"] = datatype.rust_name
         out["place"] = place.rust_name + ("" if place.const else ".cast_const()")
         if all(p.direction == "out" for p in function.parameters if p.kind == "BUFFER"):
