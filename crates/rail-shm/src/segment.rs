@@ -156,6 +156,10 @@ impl Shared for Segment {
 impl Segment {
     /// Maps the same memory a second time.
     pub fn again(&self) -> io::Result<Self> {
+        // Emulators (qemu-user) know only this.
+        if let Some(file) = &self.file {
+            return Self::map(file, self.len);
+        }
         // SAFETY: mremap(2) with length zero on a shared mapping creates another mapping at an address that the kernel
         // chooses; the existing one does not change.
         let address =
