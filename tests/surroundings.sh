@@ -33,7 +33,7 @@ touch "$work/tree/lib/canele"
 chmod 644 "$work/profile"
 export CANELE_FC=$work/fortran
 # A cache of the test, where nothing else is said.
-export CANELE_CACHE_DIR=$work/out/cache
+export CANELE_CACHE_DIR=$work/out/cache XDG_CACHE_HOME=$work/out/usual
 
 commands=(
     "$bin/mpiexec -n 2 $work/total"
@@ -78,11 +78,11 @@ within() { # name, function that runs a command
 usually() { run "$@"; }
 within "usual surroundings" usually
 check "and their codes" "0 0 0 0 0 0 0 0 0 0 1 1 0 0 1 0 0 0" "${usual[*]}"
-empty() { run env -i CANELE_FC="$CANELE_FC" CANELE_CACHE_DIR="$CANELE_CACHE_DIR" "$@"; }
+empty() { run env -i TMPDIR="$work/out" CANELE_FC="$CANELE_FC" CANELE_CACHE_DIR="$CANELE_CACHE_DIR" "$@"; }
 within "no variables" empty
 homeless() { run env -u HOME -u XDG_CACHE_HOME -u CANELE_CACHE_DIR TMPDIR="$work/out" "$@"; }
 within "no home" homeless
-away() { run env -u CANELE_CACHE_DIR HOME=/nonexistent TMPDIR="$work/out" "$@"; }
+away() { run env -u CANELE_CACHE_DIR -u XDG_CACHE_HOME HOME=/nonexistent TMPDIR="$work/out" "$@"; }
 within "a home that is not there" away
 strange() { run env -u TERM LC_ALL=xx_YY.none TZ=Nowhere/None "$@"; }
 within "no terminal, and an unknown language" strange
@@ -98,7 +98,7 @@ file() { run env -u CANELE_CACHE_DIR XDG_CACHE_HOME="$work/file" XDG_RUNTIME_DIR
 within "a cache below a file" file "canele info --link: 1; "
 if [ "$(id -u)" = 0 ]; then
     as=(setpriv --reuid 65534 --regid 65534 --clear-groups)
-    locked() { run env -u CANELE_CACHE_DIR HOME="$work/locked" XDG_RUNTIME_DIR="$work/locked" TMPDIR="$work/out" "${as[@]}" "$@"; }
+    locked() { run env -u CANELE_CACHE_DIR -u XDG_CACHE_HOME HOME="$work/locked" XDG_RUNTIME_DIR="$work/locked" TMPDIR="$work/out" "${as[@]}" "$@"; }
     rm -rf "$work/out/total" "$work/out/build" "$work"/out/*.mod
     within "a home that cannot be written" locked
 else
