@@ -41,7 +41,7 @@ took=$(took_ms stack)
 stack
 check "16 ranks that hang answer in bounded time" yes "$([ "$took" -lt 10000 ] && echo yes || echo "$took ms")"
 has "each with its call, peer, tag and communicator" "^rank 3 on one: waits in MPI_Recv for a message from rank 4 with tag 5 in MPI_COMM_WORLD; nothing completed for [0-9]+ s, called by .*hang"
-has "and what is unmatched" "1 receives without a message: a message from rank 4 with tag 5 in MPI_COMM_WORLD"
+has "and what is unmatched" "1 receive without a message: a message from rank 4 with tag 5 in MPI_COMM_WORLD"
 has "a ring of receives is a deadlock" "^deadlock: ranks 0 -> 1 -> 2 -> .* -> 15 -> 0 wait for each other"
 check "the job goes on" 0 "$(kill -0 $job; echo $?)"
 kill -USR1 $job
@@ -89,7 +89,7 @@ finish
 begin send 3
 stack
 has "a synchronous send" "^rank 0 on .*: waits in MPI_Ssend for rank 1 to receive a message with tag 9 in MPI_COMM_WORLD"
-has "and the message that nobody receives" "1 messages without a receive: 4 bytes from rank 0 with tag 9 in MPI_COMM_WORLD"
+has "and the message that nobody receives" "1 message without a receive: 4 bytes from rank 0 with tag 9 in MPI_COMM_WORLD"
 finish
 
 begin threads 2

@@ -99,19 +99,20 @@ fn notes(worker: &mut Worker, instance: &Instance) -> Vec<String> {
         })
         .collect();
     let mut notes = Vec::new();
-    notes.extend(list("receives without a message", &receives));
-    notes.extend(list("messages without a receive", &messages));
+    notes.extend(list(["receive", "receives"], "without a message", &receives));
+    notes.extend(list(["message", "messages"], "without a receive", &messages));
     let lost: Vec<String> =
         worker.peers_without_link().into_iter().map(|peer| name(peer).to_string()).collect();
-    notes.extend(list("lost links that have not opened again", &lost));
+    notes.extend(list(["link", "links"], "lost and not open again", &lost));
     notes
 }
 
 /// Returns a line with a number of things, and the first of them.
-fn list(title: &str, things: &[String]) -> Option<String> {
+fn list([one, several]: [&str; 2], state: &str, things: &[String]) -> Option<String> {
     let more = if things.len() > LISTED { ", and more" } else { "" };
     let first = things.iter().take(LISTED).map(String::as_str).collect::<Vec<_>>().join("; ");
-    (!things.is_empty()).then(|| format!("{} {title}: {first}{more}", things.len()))
+    let name = if things.len() == 1 { one } else { several };
+    (!things.is_empty()).then(|| format!("{} {name} {state}: {first}{more}", things.len()))
 }
 
 /// A thing that a thread waits for, in words.
