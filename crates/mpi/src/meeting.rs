@@ -24,7 +24,7 @@
 
 use std::collections::BTreeSet;
 
-use runtime::Contact;
+use runtime::{Contact, context};
 use wire::PeerId;
 
 use crate::collective::{self, Form};
@@ -171,9 +171,12 @@ impl Comm {
         let process = self.process();
         let theirs = channel.begin(&mine.emit(), short_room(process))?;
         let theirs = Introduction::parse(&theirs).ok_or_else(malformed)?;
-        // Contexts are unique among the members: the greater is taken, which is the random one if one of them is random.
-        let is_second = mine.context < theirs.context;
-        let agreed = Agreed { context: mine.context.max(theirs.context), is_second };
+        // The first group is that whose context is taken. A random one is unique among the members of several jobs. Of two of
+        // one job, the less is that of the leader with the lower rank.
+        let order = |context| (!context::is_random(context), context);
+        let is_second = order(mine.context) > order(theirs.context);
+        let context = if is_second { theirs.context } else { mine.context };
+        let agreed = Agreed { context, is_second };
         if let (Ok(_), Ok(ranks)) = (&mine.members, &theirs.members)
             && mine.job == theirs.job
         {

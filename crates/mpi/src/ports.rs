@@ -1,7 +1,7 @@
 //! Jobs that meet: accept, connect and join (MPI-5.0 §11.9).
 //!
 //! The roots of the two groups meet over a connection of their own ([`runtime::MeetingChannel`]), each in a thread that may
-//! block, while the waiting thread makes progress. What they exchange is said in [`crate::meeting`].
+//! block, while the waiting thread makes progress. What they exchange is said in the module `meeting`.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

@@ -127,7 +127,7 @@ impl Progress {
         }))
     }
 
-    /// Adds rails to a process that has had none to others; see [`Worker::add_rails`].
+    /// Adds rails to a process that has had none to others.
     ///
     /// # Errors
     /// If the kernel does not watch their descriptors.
