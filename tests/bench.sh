@@ -178,7 +178,7 @@ grep -q '<svg' pingpong-shm.svg
 
 # One page with all figures; a browser shows it if there is one.
 mkdir figures && cp pingpong-shm.json figures
-"$canele" bench report figures --output page.html | grep -q '^page.html: 1 figures$'
+"$canele" bench report figures --output page.html | grep '^page.html: 1 figures$' >/dev/null
 if browser=$(command -v chromium-headless-shell || command -v chromium); then
     timeout 60 "$browser" --headless --no-sandbox --disable-gpu --dump-dom "file://$PWD/page.html" 2>/dev/null >dom
 else
