@@ -246,7 +246,7 @@ wants hour && step hour "the commands of the page for newcomers" 900 hour
 if wants aarch64; then
     why=$(lacks_aarch64)
     if [ -n "$why" ]; then skip aarch64 "$why"; else
-        step aarch64 "unit tests and 4 ranks for aarch64, under qemu" 5400 aarch64
+        step aarch64 "unit tests and 4 ranks for aarch64, under qemu" 2400 aarch64
     fi
 fi
 wants reproducible && step reproducible "two builds in different folders, byte for byte" 3600 reproducible
