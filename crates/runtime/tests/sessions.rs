@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use runtime::shared::{self, JobPlace};
 use runtime::{Instance, Needs};
@@ -17,8 +16,14 @@ fn is_present(instance: &Arc<Instance>) -> bool {
     shared::present().is_some_and(|present| Arc::ptr_eq(&present, instance))
 }
 
+/// Number of threads of this process.
+fn threads() -> usize {
+    std::fs::read_dir("/proc/self/task").expect("Linux lists threads").count()
+}
+
 #[test]
 fn a_process_stays_after_its_sessions_but_not_after_a_collective_user() {
+    let threads_before = threads();
     assert!(shared::end_session().is_err() && shared::leave().is_err());
     let first = begin();
     shared::begin_session(&Needs::default()).expect("another session");
@@ -42,10 +47,10 @@ fn a_process_stays_after_its_sessions_but_not_after_a_collective_user() {
     // A collective user may come and go before the thread has begun that joins for a session.
     let is_over = Arc::new(AtomicBool::new(false));
     let spin = |is_over: Arc<AtomicBool>| while !is_over.load(Ordering::Relaxed) {};
-    for _ in 0..8 {
+    let spinning = [(); 8].map(|()| {
         let is_over = Arc::clone(&is_over);
-        std::thread::spawn(move || spin(is_over));
-    }
+        std::thread::spawn(move || spin(is_over))
+    });
     for _ in 0..50 {
         shared::begin_session(&Needs::default()).expect("a session");
         shared::join(&Needs::default()).expect("an instance");
@@ -54,6 +59,11 @@ fn a_process_stays_after_its_sessions_but_not_after_a_collective_user() {
         assert!(shared::present().is_none());
     }
     is_over.store(true, Ordering::Relaxed);
-    std::thread::sleep(Duration::from_millis(100));
+    spinning.map(|thread| thread.join().expect("no panic"));
+    // Until the last of the threads that join has ended.
+    while threads() > threads_before {
+        assert!(shared::present().is_none(), "it joins all the same");
+        std::thread::yield_now();
+    }
     assert!(shared::present().is_none(), "it joins all the same");
 }
