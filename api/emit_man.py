@@ -151,10 +151,9 @@ def page(procedure, kinds, names, version):
 
 def pages(procedures, kinds, version):
     """The files of all pages, by their names."""
-    implemented = [p for p in procedures if p.module]
-    names = [p.name for p in implemented]
+    names = [p.name for p in procedures]
     made = {}
-    for procedure in implemented:
+    for procedure in procedures:
         made[f"{procedure.name}.3"] = page(procedure, kinds, names, version)
         if procedure.has_large:
             made[f"{procedure.name}_c.3"] = f".so man3/{procedure.name}.3\n"

@@ -4,7 +4,6 @@ recorded calls, documents and lists.
 
     api/generate.py                      write the generated files
     api/generate.py --check              fail if any of them would change
-    api/generate.py implement MOD F...   note that functions F are implemented in crates/abi/src/MOD.rs
     api/generate.py prototypes           print the module and prototype of each C function
     api/generate.py trials               print calls with one wrong argument each
     api/generate.py trials root          print calls whose arguments are wrong where they do not count
@@ -109,10 +108,6 @@ def main():
             write()
         case ["--check"]:
             check()
-        case ["implement", module, *names]:
-            if missing := model.implement(module, names):
-                sys.exit(f"no such function: {', '.join(missing)}")
-            write()
         case ["prototypes"]:
             prototypes()
         case ["trials"]:

@@ -95,8 +95,6 @@ class Procedure:
     def __init__(self, line):
         head, chapter, scope, self.summary = line.split("; ")
         self.module, self.result, self.name, *forms = head.split(" ")
-        if self.module == "-":
-            self.module = None
         self.has_large = forms == ["_c"]
         self.chapter, self.scope = int(chapter.removeprefix("chapter ")), scope.split(" ")
         self.rows, self.is_variadic = [], False
@@ -159,18 +157,6 @@ def read_kinds():
 def functions_of(procedures):
     """All C functions, in the order of their names."""
     return sorted((f for p in procedures for f in p.functions), key=lambda f: f.name)
-
-
-def implement(module, names):
-    """Notes in the table that functions are implemented in a module; returns the names that it does not have."""
-    wanted = {name.removesuffix("_c") if name.endswith("_c") else name for name in names}
-    lines = FUNCTIONS.read_text().splitlines()
-    for i, line in enumerate(lines):
-        if line and line[0] not in " #" and (name := line.split("; ")[0].split(" ")[2]) in wanted:
-            lines[i] = " ".join([module, *line.split(" ")[1:]])
-            wanted.discard(name)
-    FUNCTIONS.write_text("\n".join(lines) + "\n")
-    return sorted(wanted)
 
 
 def null_result(function, parameter):
