@@ -59,7 +59,9 @@ fn a_process_stays_after_its_sessions_but_not_after_a_collective_user() {
         assert!(shared::present().is_none());
     }
     is_over.store(true, Ordering::Relaxed);
-    spinning.map(|thread| thread.join().expect("no panic"));
+    for thread in spinning {
+        thread.join().expect("no panic");
+    }
     // Until the last of the threads that join has ended.
     while threads() > threads_before {
         assert!(shared::present().is_none(), "it joins all the same");
