@@ -56,14 +56,15 @@ int main(int argc, char **argv) {
         receive_all(NEAR, NEAR_BYTES, 0);
         send_all(BACK, BACK_BYTES, 0);
     } else if (rank == 2) {
-        for (int i = 0; i < EARLY; i++)
+        for (int i = 1; i < EARLY; i++)
             MPI_Send(data, 8, MPI_CHAR, 3, 2, MPI_COMM_WORLD);
+        MPI_Send(data, 8, MPI_CHAR, 3, 4, MPI_COMM_WORLD);
         receive_all(FAR, FAR_BYTES, 0);
         MPI_Recv(data, 1, MPI_CHAR, 3, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     }
     if (rank == 3) {
-        /* One of the messages of rank 2 is received, so that the others have arrived. */
-        MPI_Recv(data, 8, MPI_CHAR, 2, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        /* The last of the messages of rank 2 is received, so that the others have arrived. */
+        MPI_Recv(data, 8, MPI_CHAR, 2, 4, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     }
     while (rank != 2 && !exists(folder, "end"))
         usleep(1000);
