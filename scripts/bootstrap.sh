@@ -42,6 +42,8 @@ if [ "$wanted" = --tests ]; then
     need sshd openssh-server
     need dash dash
     need hostname hostname
+    need fi_info libfabric-bin
+    [ -e /usr/include/rdma/fabric.h ] || missing+=(libfabric-dev)
     # One of two that exclude each other in Debian; Lmod reads the files of both.
     [ -e /usr/share/modules/init/bash ] || [ -e /usr/share/lmod/lmod/init/bash ] || missing+=(lmod)
     python3 -c 'import sysconfig, os, sys; sys.exit(not os.path.exists(os.path.join(sysconfig.get_paths()["include"], "Python.h")))' 2>/dev/null || missing+=(python3-dev)

@@ -25,6 +25,11 @@ pub trait Ground: Send + Sync {
         false
     }
 
+    /// Returns the reason why this host has no rails of the kind.
+    fn lack(&self) -> Option<String> {
+        None
+    }
+
     /// True if ends can be polled by threads of their own and wake each other.
     fn wakes(&self) -> bool {
         false

@@ -11,6 +11,7 @@ use connect::Patience;
 use kit::{Field, Ground};
 use netpath::TcpNetworks;
 use rail::{LoopbackRail, Rail, SimLoss, SimNetwork, SimPath};
+use rail_ofi::{OfiConfig, OfiNetwork, OfiRail};
 use rail_quic::{QuicConfig, QuicRail};
 use rail_shm::{ShmConfig, ShmRail};
 use rail_tcp::{TcpConfig, TcpRail};
@@ -99,6 +100,24 @@ impl Ground for Quic {
     }
 }
 
+/// A provider of libfabric over the loopback.
+struct Ofi(&'static str);
+
+impl Ground for Ofi {
+    fn field(&self, count: u32) -> Field {
+        let rails = (0..count).map(|rank| ofi_rail(self.0, rank)).collect();
+        Field { rails, pass: Box::new(|| {}) }
+    }
+
+    fn wakes(&self) -> bool {
+        true
+    }
+
+    fn lack(&self) -> Option<String> {
+        OfiNetwork::find(Some(self.0), Some(LOOPBACK)).err().map(|reason| reason.to_string())
+    }
+}
+
 /// Virtual time, over a network that delays and loses.
 struct Sim;
 
@@ -159,6 +178,21 @@ fn quic_rail(rank: u32) -> Box<dyn Rail> {
     Box::new(rail.expect("sockets"))
 }
 
+fn ofi_rail(provider: &str, rank: u32) -> Box<dyn Rail> {
+    let network = OfiNetwork::find(Some(provider), Some(LOOPBACK)).expect("a network");
+    let rail = OfiRail::new(
+        network,
+        OfiConfig {
+            rank: PeerId(rank),
+            job: 11,
+            secret: [3; 32].into(),
+            connect_timeout: Duration::from_secs(20),
+            encryption: Encryption::None,
+        },
+    );
+    Box::new(rail.expect("an endpoint"))
+}
+
 fn tcp_config(rank: u32) -> TcpConfig {
     TcpConfig {
         interface: Some(LOOPBACK.into()),
@@ -181,6 +215,9 @@ macro_rules! conformance {
 
             $(#[test]
             fn $duet() {
+                if let Some(reason) = $ground.lack() {
+                    return testing::skip(reason);
+                }
                 processes::$duet(stringify!($rail));
             })*
         }
@@ -193,6 +230,9 @@ conformance!(tcp, Tcp; costs order sizes many bursts remote_read farewell discon
 conformance!(private, Private; costs order sizes many bursts remote_read farewell disconnection wake full room readiness_probe; echo death deafness);
 conformance!(network, OneNetwork; costs order sizes many bursts remote_read farewell disconnection wake full room readiness_probe; echo death deafness);
 conformance!(quic, Quic; costs order sizes many bursts remote_read farewell disconnection wake full room readiness_probe; echo death deafness);
+conformance!(ofi, Ofi("tcp;ofi_rxm"); costs order sizes many bursts remote_read farewell disconnection wake full room; echo death deafness);
+conformance!(ofi_rxd, Ofi("udp;ofi_rxd"); costs order sizes many bursts remote_read farewell disconnection wake full room;);
+conformance!(ofi_sockets, Ofi("sockets"); costs order sizes many bursts remote_read farewell disconnection wake full room; echo death deafness);
 conformance!(sim, Sim; order sizes many bursts remote_read farewell disconnection wake full room;);
 
 #[test]

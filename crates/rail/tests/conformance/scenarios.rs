@@ -16,6 +16,9 @@ use crate::kit::{End, Flow, Ground, Limit, Load, PATIENCE, pattern};
 
 /// Runs a scenario in a thread, so that a blocking call is noticed.
 pub fn run(ground: impl Ground + 'static, scenario: fn(&dyn Ground)) {
+    if let Some(reason) = ground.lack() {
+        return testing::skip(reason);
+    }
     let (done, end) = mpsc::channel();
     let worker = thread::spawn(move || {
         scenario(&ground);
