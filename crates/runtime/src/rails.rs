@@ -14,12 +14,14 @@ use engine::{Config, Engine};
 use netpath::{Congestion, TcpNetworks, WanTcp};
 use progress::Worker;
 use rail::{LoopbackRail, Rail, RailError};
+use rail_ofi::{OfiConfig, OfiNetwork, OfiRail, has_fast_device};
 use rail_quic::{QuicConfig, QuicRail};
 use rail_shm::{ShmConfig, ShmRail};
 use rail_tcp::{TcpConfig, TcpRail};
 use recorder::Recorder;
 use relay::Gateways;
 use topo::sites::SiteMap;
+use tracing::debug;
 use wire::PeerId;
 
 use crate::cards::{CARD, Cards};
@@ -95,7 +97,8 @@ impl Opened {
     /// The open rails do not reach all of the job's processes, which are on this number of nodes.
     pub(super) fn check_reach(&self, job: &Job, nodes: u32) -> Result<(), String> {
         let is_open = |kind: &str| self.rails.iter().any(|rail| rail.name().starts_with(kind));
-        let reaches_all = is_open("tcp") || is_open("quic") || (is_open("shm") && nodes == 1);
+        let reaches_all =
+            ["tcp", "quic", "ofi"].into_iter().any(is_open) || (is_open("shm") && nodes == 1);
         for ClosedRail { name, reason } in &self.closed {
             if !reaches_all {
                 return Err(format!("rail {name}: {}", with_remedy(reason)));
@@ -173,9 +176,12 @@ pub(super) fn open_rails_to_others(
                 "shm" => open_shm(job, costs.host(), &mut opened)?,
                 "tcp" => open_tcp(job, sites, costs, &mut opened)?,
                 "quic" => open_quic(job, costs, &mut opened)?,
+                "ofi" => open_ofi(job, sites, &mut opened)?,
                 "self" | "" => {}
                 other => {
-                    return Err(format!("{variable}={wanted}: no rail `{other}` (shm, tcp, quic)"));
+                    return Err(format!(
+                        "{variable}={wanted}: no rail `{other}` (shm, ofi, tcp, quic)"
+                    ));
                 }
             }
         }
@@ -214,18 +220,22 @@ fn provide_open_files(rails: &str, job: &Job) -> Result<(), String> {
     }
 }
 
-/// Returns the rails to open: those that the user names, or all useful ones. A process with a site name also opens
-/// QUIC, because a firewall between sites may pass UDP but not TCP. QUIC comes first if TCP restarts its
-/// congestion window after each idle period; QUIC does not.
+/// Returns the rails to open: those that the user names, or all useful ones. The rail over libfabric is useful where
+/// the node has a device of a fast network, or the user names a provider. A process with a site name also opens QUIC,
+/// because a firewall between sites may pass UDP but not TCP. QUIC comes first if TCP restarts its congestion window
+/// after each idle period; QUIC does not.
 pub fn wanted_rails() -> Cow<'static, str> {
-    match (settings::RAILS.given(), settings::SITE.given()) {
-        (Some(given), _) => given.to_string_lossy(),
-        (None, None) => "shm,tcp".into(),
+    let between_nodes = match (settings::RAILS.given(), settings::SITE.given()) {
+        (Some(given), _) => return given.to_string_lossy(),
+        (None, None) => "tcp",
         (None, Some(_)) if WanTcp::has_bbr() || settings::CONGESTION.given().is_some() => {
-            "shm,tcp,quic".into()
+            "tcp,quic"
         }
-        (None, Some(_)) => "shm,quic,tcp".into(),
-    }
+        (None, Some(_)) => "quic,tcp",
+    };
+    let is_fast = settings::OFI_PROVIDER.given().is_some() || has_fast_device();
+    let fast = if is_fast { "ofi," } else { "" };
+    format!("shm,{fast}{between_nodes}").into()
 }
 
 /// Opens the rail over shared memory.
@@ -314,6 +324,35 @@ fn open_quic(job: &Job, costs: &Arc<dyn CostStore>, opened: &mut Opened) -> Resu
     match both.into_iter().collect::<Result<Vec<_>, _>>() {
         Ok(both) => opened.rails.extend(both.into_iter().map(|rail| Box::new(rail) as _)),
         Err(reason) => opened.leave_out("quic", reason)?,
+    }
+    Ok(())
+}
+
+/// Opens the rail over libfabric. One that nobody has asked for may be missing.
+fn open_ofi(job: &Job, sites: &Arc<OnceLock<SiteMap>>, opened: &mut Opened) -> Result<(), String> {
+    let config = OfiConfig {
+        rank: PeerId(job.rank()),
+        job: job.id(),
+        secret: job.secret().clone(),
+        connect_timeout: CONNECT_TIMEOUT,
+        encryption: encryption(job, sites)?,
+    };
+    let provider = settings::OFI_PROVIDER.given().map(|name| name.to_string_lossy().into_owned());
+    let is_asked_for = provider.is_some() || settings::RAILS.given().is_some();
+    let rail = match config.encryption {
+        Encryption::All => Err(RailError::Unreachable(format!(
+            "{}=all, and frames over libfabric are not encrypted",
+            settings::ENCRYPT.variable()
+        ))),
+        Encryption::None | Encryption::Some(_) => {
+            OfiNetwork::find(provider.as_deref(), interface().as_deref())
+                .and_then(|network| OfiRail::new(network, config))
+        }
+    };
+    match rail {
+        Ok(rail) => opened.rails.push(Box::new(rail)),
+        Err(reason) if is_asked_for => opened.closed.push(ClosedRail { name: "ofi", reason }),
+        Err(reason) => debug!(%reason, "OFI: is left out"),
     }
     Ok(())
 }

@@ -13,8 +13,8 @@ use std::sync::OnceLock;
 /// Rails that may be used.
 pub static RAILS: Setting = setting(
     "CANELE_RAILS",
-    Kind::Found("shm,tcp, and between named sites quic"),
-    "list of shm, tcp, quic; shm+tcp",
+    Kind::Found("shm,tcp, on fast networks ofi, and between named sites quic"),
+    "list of shm, ofi, tcp, quic; shm+tcp",
     "Rails that may be used; the first that reaches a peer carries its messages. shm+tcp uses both together.",
 );
 
@@ -48,6 +48,14 @@ pub static IFACE: Setting = setting(
     Kind::Found("all networks and the loopback, without bridges to guests"),
     "list such as eth0,10.2.",
     "Interfaces, addresses or address prefixes that TCP and QUIC use. A single one gives a single TCP rail.",
+);
+
+/// Provider of libfabric.
+pub static OFI_PROVIDER: Setting = setting(
+    "CANELE_OFI_PROVIDER",
+    Kind::Found("the first fast one: cxi, psm2, psm3, opx, efa, verbs"),
+    "name of a provider, as fi_info -l lists them",
+    "Provider of libfabric for the rail ofi, such as tcp for trials. All ranks of a site need the same value.",
 );
 
 /// Name of the rank's site.
@@ -151,12 +159,13 @@ pub static CONNECT_TIMEOUT: Setting = setting(
 );
 
 /// All settings, in the order of the manual.
-pub static ALL: [&Setting; 17] = [
+pub static ALL: [&Setting; 18] = [
     &RAILS,
     &STRATEGY,
     &UNMATCHED_BYTES,
     &CACHE_DIR,
     &IFACE,
+    &OFI_PROVIDER,
     &SITE,
     &ENCRYPT,
     &CONGESTION,
