@@ -27,6 +27,7 @@ use crate::function::functions;
 use crate::handle::{File, at_root, behind, destinations, ranks, sources, unless_in_place};
 use crate::kind::Displacement;
 use crate::sentinel;
+use crate::spawn_codes::SpawnCodes;
 use crate::status::*;
 use crate::text::{Shortened, ShortenedLength};
 """
@@ -189,6 +190,8 @@ def argument(parameter, function):
         return rust, f"Value<{rust}>", f"Value::of(sentinel::buffer({name}))" if const else f"Value::of(sentinel::buffer({name}).cast_mut())"
     if function.name.startswith("MPI_Type_get_contents") and parameter.name == "array_of_integers":
         return rust, "ContentsIntegers", f"ContentsIntegers::take({name}, max_integers, datatype)"
+    if function.name.startswith("MPI_Comm_spawn") and kind == "ERROR_CODE":
+        return rust, "SpawnCodes", f"SpawnCodes::take({name})"
     if function.name == "MPI_File_set_view" and parameter.name == "disp":
         return rust, "Translated<Displacement>", f"Translated::of({name})"
     if function.name == "MPI_Abort":

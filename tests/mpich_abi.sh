@@ -71,6 +71,7 @@ runs VCIs 2 vcis
 for part in alone beside; do runs "sessions, $part" 3 sessions $part; done
 runs "groups that meet over a port" 4 ports within
 runs "processes that start others" 3 spawn talk 2
+runs "error codes of processes that cannot be started" 3 spawn missing
 runs "bad calls, then good ones" 3 refused "${CANELE_SEED:-1}" 100
 runs "cancelled sends" 2 cancelled "$work"
 runs "threads" 3 threads "${CANELE_SEED:-1}" 4

@@ -1,5 +1,6 @@
 //! Start of processes (MPI-5.0 §11.8).
 
+use std::cell::Cell;
 use std::ffi::c_int;
 
 use mpi::comm::NULL;
@@ -72,6 +73,7 @@ fn spawn(
     intercomm: Out<RawHandle>,
     codes: ErrorCodes,
 ) -> Result<()> {
+    CODES.set(0);
     let comm = intra(on)?;
     let root = crate::arguments::root(&comm, root)?;
     let programs = (comm.rank() == root).then(programs);
@@ -79,7 +81,20 @@ fn spawn(
     let started = comm.as_ref().map_or(0, |comm| comm.peer_count());
     let failed = crate::error::code_of(ErrorClass::Spawn);
     codes.put((0..asked).map(|rank| if rank < started { 0 } else { failed }));
+    CODES.set(asked);
     intercomm.put(raw(comm?.handle()))
+}
+
+thread_local! {
+    /// Number of error codes that the last spawn of this thread has written.
+    static CODES: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Returns the number of error codes that the calling thread's last spawn has written, and forgets it. For `libmpi` alone,
+/// which translates them: only the root knows the number before.
+#[unsafe(no_mangle)]
+extern "C" fn canele_spawn_codes() -> c_int {
+    c_int::try_from(CODES.take()).unwrap_or(0)
 }
 
 /// The intercommunicator with the processes that have spawned this job. None after it was freed or disconnected (MPI-5.0

@@ -22,6 +22,7 @@ mod generated;
 mod handle;
 mod kind;
 mod sentinel;
+mod spawn_codes;
 mod standard;
 mod status;
 mod text;
