@@ -210,7 +210,8 @@ impl EndpointDriver {
             if let Stage::Open { peer } = connection.stage {
                 let retransmitted = connection.protocol.stats().path.lost_packets;
                 let round_trip = connection.protocol.rtt();
-                sink(peer, PathStatistics { retransmitted, round_trip });
+                let is_in_flight = !connection.is_flushed();
+                sink(peer, PathStatistics { retransmitted, round_trip, is_in_flight });
             }
         }
     }

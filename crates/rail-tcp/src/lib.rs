@@ -38,7 +38,7 @@ use cost::{CostStore, NoStore};
 use lock::Uncancelled;
 use netpath::{
     Congestion, Interface, Knowledge, LONG_FRAME, QdiscDrops, TCP_NAMES, TcpNetwork, TcpSample,
-    interfaces, path_probe,
+    bytes_in_flight, interfaces, path_probe,
 };
 use rail::{
     Clock, Event, Fault, PathStatistics, Post, Rail, RailError, ReadinessProbe, Refusal, Sockets,
@@ -526,7 +526,9 @@ impl Rail for TcpRail {
             // A connection that has just failed has no statistics.
             let Ok(sample) = TcpSample::of(&open.stream.channel.socket) else { continue };
             let round_trip = Duration::from_nanos(sample.round_trip_ns.unwrap_or(0));
-            sink(open.peer, PathStatistics { retransmitted: sample.retransmits, round_trip });
+            let is_in_flight = bytes_in_flight(&open.stream.channel.socket) > 0;
+            let retransmitted = sample.retransmits;
+            sink(open.peer, PathStatistics { retransmitted, round_trip, is_in_flight });
         }
     }
 

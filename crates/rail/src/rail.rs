@@ -111,6 +111,8 @@ pub struct PathStatistics {
     pub retransmitted: u64,
     /// Smallest round trip of late; zero before it is known.
     pub round_trip: Duration,
+    /// True if the peer's system has not acknowledged all that has left this process.
+    pub is_in_flight: bool,
 }
 
 /// A rail between the processes of a node, which share its cores and see each other's state.

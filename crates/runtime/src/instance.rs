@@ -178,6 +178,7 @@ impl Instance {
             self.job.publish(boot::TRAFFIC_KEY, &counted).map_err(failed)?;
         }
         self.settle();
+        self.part_from_others();
         // Other jobs may have ended, as they should.
         let of_job = |peer: &PeerId| peer.0 < self.size();
         let first_failed = |worker: &mut Worker| worker.engine.first_failed().filter(of_job);

@@ -1,6 +1,7 @@
 //! Processes of other jobs: how they become peers, and where they are.
 
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use cost::CostStore;
 use plan::Costs;
@@ -108,6 +109,23 @@ impl Instance {
         })
     }
 
+    /// Waits until all messages to other jobs have arrived. Nothing else keeps this process until they have: it does not
+    /// meet other jobs before it closes its links, and a link that is closed drops what is on its way.
+    pub(crate) fn part_from_others(&self) {
+        let others = self.known().others();
+        let begin = Instant::now();
+        let mut step = DELIVERY_STEP;
+        while !others.is_empty() && begin.elapsed() < DELIVERY_PATIENCE {
+            let is_delivered =
+                |worker: &mut Worker| worker.has_delivered_to(&others).then_some(());
+            // ACKs of the kernel wake nobody. All messages to other jobs take the first VCI.
+            if self.progress().wait_for(step, is_delivered).is_some() {
+                return;
+            }
+            step = (2 * step).min(DELIVERY_STEP_MAX);
+        }
+    }
+
     /// The peer that is this process, if it is known.
     pub fn find_peer(&self, process: ProcessId) -> Option<PeerId> {
         if process.job == self.job().id() {
@@ -169,3 +187,9 @@ impl Instance {
         Ok(())
     }
 }
+
+/// Time limit for messages to other jobs to arrive.
+const DELIVERY_PATIENCE: Duration = Duration::from_secs(30);
+/// First interval between two looks whether they have, and the longest: each is twice the last.
+const DELIVERY_STEP: Duration = Duration::from_micros(100);
+const DELIVERY_STEP_MAX: Duration = Duration::from_millis(20);

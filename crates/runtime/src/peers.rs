@@ -51,6 +51,11 @@ impl KnownPeers {
         self.others.get(&process).copied()
     }
 
+    /// The peers of other jobs.
+    pub fn others(&self) -> Vec<PeerId> {
+        self.others.values().copied().collect()
+    }
+
     /// True if processes of other jobs are known.
     pub fn has_others(&self) -> bool {
         !self.others.is_empty()

@@ -276,6 +276,25 @@ impl Engine {
         self.is_timed = true;
     }
 
+    /// True if all frames for the peer have arrived, as far as they are stored until acknowledged, or it has failed. Asks
+    /// for the ACKs that are missing.
+    pub fn confirm_all(&mut self, peer: PeerId) -> bool {
+        let Some(Some(state)) = self.peers.get_mut(peer.0 as usize) else { return true };
+        if state.reach.is_failed() {
+            return true;
+        }
+        let mut is_confirmed = state.is_idle();
+        for link in state.links.iter_mut().filter(|link| link.backlog_bytes() > 0) {
+            is_confirmed = false;
+            let asked = link.awaits_ack();
+            link.replay_buffer.iter_mut().for_each(|buffer| buffer.probes |= !asked);
+        }
+        if !is_confirmed {
+            self.list(peer);
+        }
+        is_confirmed
+    }
+
     /// True if some links need [`Engine::handle_time`].
     pub fn is_watching(&self) -> bool {
         !self.watched.is_empty()

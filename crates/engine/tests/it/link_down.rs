@@ -5,7 +5,7 @@ use testing::{Random, seeds};
 
 use crate::network::{
     AHEAD_TWO_LINKS, LONG_ROUND_TRIP, NEAR, Program, SCARCE_TWO_LINKS, SLOW, SLOW_TWO_LINKS, Shape,
-    SimulatedNetwork, TWO_LINKS,
+    SimulatedNetwork, TWO_LINKS, peer_id,
 };
 
 const REOPENING: [Shape; 8] = [
@@ -142,5 +142,42 @@ fn a_peer_that_is_away_for_too_long_has_failed() {
         assert_eq!(network.end(sends[1]).outcome, Outcome::PeerFailed, "nobody has received it");
         assert!(elsewhere.iter().all(|&end| network.end(end).outcome == Outcome::Ok));
         assert!((60_000_000_000..110_000_000_000).contains(&network.now_ns), "{}", network.now_ns);
+    }
+}
+
+#[test]
+fn a_process_that_has_confirmed_all_may_leave() {
+    let mut early = 0;
+    for seed in seeds(400) {
+        let mut random = Random::new(seed);
+        let shape = random.pick(&REOPENING);
+        let mut network = SimulatedNetwork::new(seed, 2, shape);
+        let receives = [0, 1, 2].map(|tag| network.receive(1, Some(0), Some(tag), 300));
+        for tag in 0..3 {
+            network.send(0, 1, tag, 300);
+        }
+        network.run_until_links(0, 1, 1);
+        network.run_steps(random.below(30));
+        if random.one_in(2) {
+            (0..shape.links).for_each(|link| network.cut_for((0, 1), link, 700_000));
+        }
+        let mut is_confirmed = false;
+        for _ in 0..5000 {
+            let have_come = receives.iter().all(|receive| network.is_complete(*receive));
+            early += u32::from(network.engine(0).is_idle() && !have_come);
+            is_confirmed = network.engine(0).confirm_all(peer_id(1));
+            if is_confirmed {
+                assert!(have_come, "seed {seed}");
+                break;
+            }
+            // More events than the clock adds.
+            network.look_at_clock(0, 1, 1000);
+            network.run_steps(60);
+        }
+        assert!(is_confirmed, "seed {seed}: nothing confirms it");
+        network.finish();
+    }
+    if !testing::is_seed_given() {
+        assert!(early > 10, "only {early} times a process could have left too early");
     }
 }

@@ -105,6 +105,18 @@ impl Worker {
         all
     }
 
+    /// True if all that was sent to these peers has arrived there, or at their systems, or they have failed.
+    pub fn has_delivered_to(&mut self, peers: &[PeerId]) -> bool {
+        let mut is_delivered = true;
+        for peer in peers {
+            is_delivered &= self.engine.confirm_all(*peer);
+        }
+        is_delivered && {
+            let statistics = self.path_statistics();
+            !statistics.iter().any(|(peer, it)| it.is_in_flight && peers.contains(peer))
+        }
+    }
+
     /// Peers to which no link leads at the moment, although one has.
     pub fn peers_without_link(&self) -> Vec<PeerId> {
         self.peers.without_link().collect()
