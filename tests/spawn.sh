@@ -66,6 +66,23 @@ check "a child that fails ends all" "7 1" "$? $(grep -c 'rank 1\.[01] on localho
 run -n 2 "$work/spawn" aborts - 2 >"$work/said" 2>"$work/err"
 check "and one that aborts" "9" "$?"
 
+run -n 1 "$work/spawn" session - 2 >"$work/said" 2>"$work/err"
+check "children with sessions alone fail the job" "1 mpiexec: rank 1.R on localhost: ended without MPI_Init, in which the spawning ranks meet it (sessions do not meet them); ending the job" \
+    "$? $(sed 's/1\.[01]/1.R/' "$work/err")"
+
+# Processes that have disconnected do not affect each other (MPI-5.0 §11.10.4).
+for way in "exit 7" "abort 9" "signal 137"; do
+    run -n 2 "$work/spawn" apart "${way% *}" 2 >"$work/said" 2>"$work/err"
+    check "children that end by ${way% *} after a disconnect end alone" "${way#* } apart on 2: 0 failures" "$? $(cat "$work/said")"
+    run -n 2 "$work/spawn" first "${way% *}" >"$work/said" 2>"$work/err"
+    check "and so do parents" "${way#* } child 0 goes on;child 1 goes on;" "$? $(sorted <"$work/said")"
+done
+run -n 1 "$work/spawn" apart exit 1 >"$work/said" 2>"$work/err"
+check "one line says which world ends" "1 rank 2.R on localhost: exited with code 7; ending world 2; the others are disconnected and go on" \
+    "$(wc -l <"$work/err") $(sed 's/mpiexec: //; s/2\.[01]/2.R/' "$work/err")"
+run -n 2 "$work/spawn" bound exit 1 >"$work/said" 2>"$work/err"
+check "a communicator that is left keeps them together" "7  1" "$? $(cat "$work/said") $(grep -c 'exited with code 7; ending the job' "$work/err")"
+
 # A program that was started without mpiexec starts one for its children.
 check "a program alone spawns" "talk on 1: 0 failures" "$("$work/spawn" talk 2 2>&1)"
 check "and its children do" "deeper on 1: 0 failures" "$("$work/spawn" deeper 2>&1)"
@@ -75,6 +92,7 @@ cp "$none" "$work/there/"
 check "without mpiexec it says so" yes "$(PATH=/usr/bin:/bin LD_LIBRARY_PATH=$work/there "$work/there/spawn" talk 1 2>&1 | grep -q 'none of Canele.s is beside the library or in PATH' && echo yes)"
 timeout 60 "$work/spawn" fails - 1 >"$work/said" 2>"$work/err"
 check "its children that fail end it" "143 1" "$? $(grep -c 'rank 1.0 on .*: exited with code 7; ending the job' "$work/err")"
+check "unless they have disconnected" "apart on 1: 0 failures 0" "$("$work/spawn" apart exit 1 2>"$work/err") $?"
 
 # Nothing is left behind.
 "$mpiexec" -timeout 50 -n 1 "$work/spawn" waits - 2 >"$work/said" 2>&1 &

@@ -1,6 +1,7 @@
 /* Processes that start others (MPI-5.0 §11.8). Usage: spawn WAY [ARGUMENT...]; the children are the same program, whose
    first argument is "child". Each check that fails is a line; the last line is rank 0's. */
 #include <mpi.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -56,6 +57,50 @@ static void talk(MPI_Comm inter, int is_child, size_t bytes) {
     free(buffer);
 }
 
+/* Waits until processes have ended, and then for a time in which mpiexec would end the others with them. */
+static void await_end(const int *ids, int count) {
+    for (int i = 0; i < count; i++)
+        while (kill(ids[i], 0) == 0) usleep(1000);
+    usleep(1000 * 600);
+}
+
+/* A child or its parent fails, by a way that is named, after it has disconnected: the other side goes on. */
+static void fail(const char *by) {
+    if (!strcmp(by, "abort")) MPI_Abort(MPI_COMM_WORLD, 9);
+    if (!strcmp(by, "signal")) raise(SIGKILL);
+    exit(7);
+}
+
+static void part_and_fail(MPI_Comm parent, const char *by) {
+    int id = (int)getpid();
+    MPI_Comm merged;
+    MPI_Intercomm_merge(parent, 1, &merged);
+    MPI_Gather(&id, 1, MPI_INT, NULL, 0, MPI_INT, 0, parent);
+    MPI_Comm_free(&merged);
+    MPI_Comm_disconnect(&parent);
+    fail(by);
+}
+
+/* Children fail, one world after the other; only those that have disconnected do so alone. */
+static void apart(const char *by, int worlds, int is_bound) {
+    char *next[] = {"child", "apart", (char *)by, NULL}, *stays[] = {"child", "stays", "2", NULL};
+    int ids[2];
+    MPI_Comm merged, staying = start(stays, 2, MPI_INFO_NULL, 0, MPI_COMM_WORLD);
+    for (int i = 0; i < worlds; i++) {
+        MPI_Comm children = start(next, 2, MPI_INFO_NULL, 0, MPI_COMM_WORLD);
+        MPI_Intercomm_merge(children, 0, &merged);
+        MPI_Gather(NULL, 0, MPI_INT, ids, 1, MPI_INT, rank ? MPI_PROC_NULL : MPI_ROOT, children);
+        MPI_Bcast(ids, 2, MPI_INT, 0, MPI_COMM_WORLD);
+        if (!is_bound) MPI_Comm_free(&merged);
+        MPI_Comm_disconnect(&children);
+        await_end(ids, 2);
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+    /* The others are there: this group, and the world that has not disconnected. */
+    talk(staying, 0, 100);
+    MPI_Comm_disconnect(&staying);
+}
+
 static int child(int argc, char **argv, MPI_Comm parent) {
     CHECK(parent != MPI_COMM_NULL);
     if (!strcmp(argv[2], "talk")) {
@@ -73,6 +118,17 @@ static int child(int argc, char **argv, MPI_Comm parent) {
         talk(parent, 1, 100);
     } else if (!strcmp(argv[2], "words")) {
         CHECK(argc == 6 && !strcmp(argv[3], "a b") && !strcmp(argv[4], "") && !strcmp(argv[5], "c=\"d\" $e"));
+    } else if (!strcmp(argv[2], "apart")) {
+        part_and_fail(parent, argv[3]);
+    } else if (!strcmp(argv[2], "outlives")) {
+        int ids[2];
+        MPI_Bcast(ids, 2, MPI_INT, 0, parent);
+        MPI_Comm_disconnect(&parent);
+        await_end(ids, 2);
+        printf("child %d goes on\n", rank);
+        fflush(stdout);
+    } else if (!strcmp(argv[2], "stays")) {
+        talk(parent, 1, 100);
     } else if (!strcmp(argv[2], "fails")) {
         exit(7);
     } else if (!strcmp(argv[2], "aborts")) {
@@ -138,10 +194,25 @@ static void missing(void) {
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
 }
 
+/* A child that never calls MPI_Init, in which its parents meet it. */
+static int only_sessions(void) {
+    MPI_Session session;
+    MPI_Group group;
+    MPI_Comm comm;
+    MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &session);
+    MPI_Group_from_session_pset(session, "mpi://WORLD", &group);
+    MPI_Comm_create_from_group(group, "tests.spawn", MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &comm);
+    MPI_Group_free(&group);
+    MPI_Barrier(comm);
+    MPI_Comm_free(&comm);
+    return MPI_Session_finalize(&session);
+}
+
 int main(int argc, char **argv) {
     MPI_Comm parent, children;
     int size;
     self = argv[0];
+    if (argc > 2 && !strcmp(argv[2], "session")) return only_sessions();
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
@@ -171,6 +242,17 @@ int main(int argc, char **argv) {
         several();
     } else if (!strcmp(way, "missing")) {
         missing();
+    } else if (!strcmp(way, "apart") || !strcmp(way, "bound")) {
+        apart(argv[2], atoi(argv[3]), !strcmp(way, "bound"));
+    } else if (!strcmp(way, "first")) {
+        /* The parents fail, after they have disconnected. */
+        char *next[] = {"child", "outlives", "1", NULL};
+        int ids[2], id = (int)getpid();
+        children = start(next, 2, MPI_INFO_NULL, 0, MPI_COMM_WORLD);
+        MPI_Allgather(&id, 1, MPI_INT, ids, 1, MPI_INT, MPI_COMM_WORLD);
+        MPI_Bcast(ids, 2, MPI_INT, rank ? MPI_PROC_NULL : MPI_ROOT, children);
+        MPI_Comm_disconnect(&children);
+        fail(argv[2]);
     } else if (!strcmp(way, "words")) {
         char *words[] = {"child", "words", "a b", "", "c=\"d\" $e", NULL};
         children = start(words, 1, MPI_INFO_NULL, 0, MPI_COMM_SELF);

@@ -216,8 +216,7 @@ pub(crate) fn comm_free(on: InOut<RawHandle>) -> Result<()> {
 pub(crate) fn comm_disconnect(on: InOut<RawHandle>) -> Result<()> {
     let found = comm(on.get())?;
     if !found.handle().is_predefined() {
-        found.await_pending();
-        mpi::collective::barrier(&found)?;
+        found.disconnect()?;
     }
     comm_free(on)
 }

@@ -266,7 +266,12 @@ impl Job {
         let mut own = self.own_launcher.lock().unwrap_or_else(PoisonError::into_inner);
         let server = match &mut *own {
             Some(server) => server,
-            none => none.insert(own_launcher::start()?),
+            none => {
+                let server = none.insert(own_launcher::start()?);
+                // It does not know the number of this job.
+                server.tell_connection(self.id, self.id, true)?;
+                server
+            }
         };
         let spawned = server.spawn(request);
         if matches!(spawned, Err(BootError::Launcher(_))) {
@@ -274,6 +279,23 @@ impl Job {
             *own = None;
         }
         spawned
+    }
+
+    /// Tells the launcher that this process has communicators with processes of another job from now on, or none any
+    /// more. Our launcher ends connected jobs together.
+    ///
+    /// # Errors
+    /// The launcher fails.
+    pub fn tell_connection(&self, other: u64, is_connected: bool) -> Result<(), BootError> {
+        if let Some(mut server) = self.server() {
+            return match self.is_ours {
+                true => server.tell_connection(self.id, other, is_connected),
+                false => Ok(()),
+            };
+        }
+        let mut own = self.own_launcher.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = own.as_mut();
+        own.map_or(Ok(()), |server| server.tell_connection(self.id, other, is_connected))
     }
 
     /// Returns a value that the process which has spawned this job gives to all its processes, if there is one. It may
@@ -398,6 +420,11 @@ pub fn is_ended_name(name: &str) -> bool {
 pub const SECRET_KEY: &str = "canele-secret";
 const SHARED_SECRET_KEY: &str = "canele-shared-secret";
 const ENDED_PREFIX: &str = "canele-ended-";
+
+/// Command by which a process tells our `mpiexec` that it is connected with another job.
+pub const CONNECTED: &str = "connected";
+/// Command by which it tells that it is not any more.
+pub const DISCONNECTED: &str = "disconnected";
 
 /// Variable that asks a rank for a record of its traffic.
 pub const RECORD_VARIABLE: &str = "CANELE_RECORD";

@@ -63,6 +63,17 @@ pub trait Launcher: Send {
     /// The launcher fails, or has not started them.
     fn spawn(&mut self, request: &SpawnRequest) -> Result<(), BootError>;
 
+    /// Tells our launcher that this process, of job `own`, has communicators with another job, or none any more.
+    ///
+    /// # Errors
+    /// The launcher fails.
+    fn tell_connection(
+        &mut self,
+        own: u64,
+        other: u64,
+        is_connected: bool,
+    ) -> Result<(), BootError>;
+
     /// Waits for all processes of the job.
     ///
     /// # Errors

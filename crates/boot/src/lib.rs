@@ -26,8 +26,8 @@ pub use environment::{
 pub use error::BootError;
 pub use identity::{SOCKET_VARIABLE, socket_inode};
 pub use job::{
-    Job, PEER_IS_GONE, RECORD_VARIABLE, SECRET_KEY, TRAFFIC_KEY, ended_name, is_ended_name,
-    is_published_as, job_number, published,
+    CONNECTED, DISCONNECTED, Job, PEER_IS_GONE, RECORD_VARIABLE, SECRET_KEY, TRAFFIC_KEY,
+    ended_name, is_ended_name, is_published_as, job_number, published,
 };
 pub use launcher::Launcher;
 pub use limits::{raise_open_files, shortage};
@@ -36,4 +36,4 @@ pub use pmi::process_space;
 pub use rank_load::{RankLoad, Reach, SentTo};
 pub use report::{REPORT_VARIABLE, RankReport, RankWait, ReportRequest, ReportSocket, ask_rank};
 pub use secret::Secret;
-pub use spawn::{SpawnProgram, SpawnRequest};
+pub use spawn::{PARENT_KEY, SpawnProgram, SpawnRequest};

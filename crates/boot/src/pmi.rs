@@ -9,6 +9,7 @@ use zeroize::Zeroizing;
 
 use crate::environment::{NodePlace, node_place};
 use crate::error::BootError;
+use crate::job::{CONNECTED, DISCONNECTED};
 use crate::launcher::Launcher;
 use crate::lines::Lines;
 use crate::spawn::SpawnRequest;
@@ -123,6 +124,17 @@ impl<S: Read + Write + Send> Launcher for Pmi<S> {
             "0" => Ok(()),
             _ => Err(BootError::Spawn),
         }
+    }
+
+    fn tell_connection(
+        &mut self,
+        own: u64,
+        other: u64,
+        is_connected: bool,
+    ) -> Result<(), BootError> {
+        let command = if is_connected { CONNECTED } else { DISCONNECTED };
+        let line = format!("cmd={command} from={own:x} job={other:x}");
+        self.ask(&line, command)?.check(command)
     }
 
     fn barrier(&mut self) -> Result<(), BootError> {

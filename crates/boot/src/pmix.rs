@@ -91,6 +91,10 @@ impl Launcher for Pmix {
         Err(BootError::NoSpawn { launcher: "a launcher that speaks PMIx" })
     }
 
+    fn tell_connection(&mut self, _own: u64, _other: u64, _is: bool) -> Result<(), BootError> {
+        Ok(())
+    }
+
     fn barrier(&mut self) -> Result<(), BootError> {
         if self.is_uncommitted {
             self.library.commit()?;

@@ -13,6 +13,9 @@ pub struct SpawnRequest {
     pub values: Vec<(&'static str, Zeroizing<String>)>,
 }
 
+/// Key of the name of the port at which the spawning processes wait for those that they have started.
+pub const PARENT_KEY: &str = "canele-parent";
+
 /// One program.
 #[derive(Debug, Default)]
 pub struct SpawnProgram {

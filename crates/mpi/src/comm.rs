@@ -1,6 +1,7 @@
 //! Communicators: a group and a context of their own (MPI-5.0 §7.4).
 
 use std::hash::{DefaultHasher, Hasher};
+use std::mem;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -70,6 +71,8 @@ struct Details {
     /// True once the application has set the error handler.
     has_set_errhandler: bool,
     attributes: Attributes,
+    /// Other jobs that members are of, until it is freed.
+    other_jobs: Vec<u64>,
     /// True for each of [`ASSERTIONS`] that the application makes.
     assertions: [bool; ASSERTIONS.len()],
 }
@@ -173,6 +176,7 @@ impl Comm {
                 errhandler,
                 has_set_errhandler: false,
                 attributes: Attributes::default(),
+                other_jobs: Vec::new(),
                 assertions: [false; ASSERTIONS.len()],
             }),
         }))
@@ -421,20 +425,6 @@ impl Comm {
         }
     }
 
-    /// Number of this process's site, which tells it from the sites of other members.
-    pub fn own_site(&self) -> u32 {
-        match self.merged() {
-            Some(merged) => merged.location(merged.rank()).site,
-            None => self.location(self.rank()).site,
-        }
-    }
-
-    /// Waits until this process's messages of the communicator are complete (MPI-5.0 §11.10.4, disconnect).
-    pub fn await_pending(&self) {
-        let context = self.context();
-        self.progress().wait(|worker| (!worker.engine.has_pending_in(context)).then_some(()));
-    }
-
     /// Runs `access` on the attributes. Callbacks must not run inside it.
     pub fn with_attributes<T>(&self, access: impl FnOnce(&mut Attributes) -> T) -> T {
         access(&mut self.details().attributes)
@@ -635,6 +625,7 @@ impl Comm {
             // Failures on the merged communicator are raised on the intercommunicator.
             let _ = merged.0.handle.set(handle);
         }
+        self.join_jobs();
         Ok(self)
     }
 
@@ -648,7 +639,13 @@ impl Comm {
         }
         COMMS.remove(self.handle())?;
         self.0.is_freed.store(true, Ordering::Relaxed);
+        self.part_jobs();
         Ok(())
+    }
+
+    /// Sets the other jobs that members are of; returns the former value.
+    pub(crate) fn replace_other_jobs(&self, jobs: Vec<u64>) -> Vec<u64> {
+        mem::replace(&mut self.details().other_jobs, jobs)
     }
 
     /// True until the handle is freed.

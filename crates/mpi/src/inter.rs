@@ -71,6 +71,14 @@ impl GroupPair {
 }
 
 impl Comm {
+    /// Number of this process's site, which tells it from the sites of other members.
+    pub fn own_site(&self) -> u32 {
+        match self.merged() {
+            Some(merged) => merged.location(merged.rank()).site,
+            None => self.location(self.rank()).site,
+        }
+    }
+
     /// An intercommunicator of this communicator's group, whose `leader` crosses the bridge, and another one's
     /// (collective over both). Only the leader needs to know the bridge.
     ///

@@ -19,6 +19,7 @@ mod meeting;
 pub mod neighbourhood;
 pub mod objects;
 pub mod open_ports;
+mod parting;
 pub mod partitioned;
 pub mod point_to_point;
 pub mod ports;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use runtime::{Port, SpawnProgram, SpawnRequest};
+use runtime::{PARENT_KEY, Port, SpawnProgram, SpawnRequest};
 use zeroize::Zeroizing;
 
 use crate::collective::{self, Form};
@@ -67,7 +67,7 @@ impl Comm {
         }
         let process = self.process();
         let port = Port::open(process).map_err(|error| not_met(&error))?;
-        let mut values = vec![(PARENT, port.name().emit())];
+        let mut values = vec![(PARENT_KEY, port.name().emit())];
         let mut request = Vec::new();
         for program in programs {
             let info = hints(&program.info)?;
@@ -95,7 +95,7 @@ impl Comm {
 pub(crate) fn meet_parents(world: &Comm, myself: &Comm) -> Result<Option<Comm>> {
     let job = world.process().job();
     let given = |key| job.given(key).map_err(failed);
-    let Some(port) = given(PARENT)? else { return Ok(None) };
+    let Some(port) = given(PARENT_KEY)? else { return Ok(None) };
     if let Some(handler) = given(HANDLER)?.as_deref().and_then(|name| handler_of(name)) {
         world.set_errhandler(handler.clone());
         myself.set_errhandler(handler);
@@ -161,8 +161,6 @@ fn malformed() -> Error {
     Error::new(ErrorClass::Intern, "an exchange of the library met a foreign message")
 }
 
-/// Key of the name of the port at which the spawning processes wait.
-const PARENT: &str = "canele-parent";
 /// Key of the name of the first error handler, and the info key that it comes from.
 const HANDLER: &str = "canele-errhandler";
 const INITIAL_HANDLER: &str = "mpi_initial_errhandler";

@@ -1,5 +1,6 @@
 //! An instance of the runtime: this process in its job, from joining it to leaving it.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -50,6 +51,8 @@ pub struct Instance {
     modex: Modex,
     /// Processes whose contacts are known, among them all of other jobs.
     known: Mutex<KnownPeers>,
+    /// Number of communicators with processes of each other job.
+    connections: Mutex<BTreeMap<u64, usize>>,
     members: Arc<OnceLock<Members>>,
     name_context: OnceLock<NameContext>,
     next_context: AtomicU32,
@@ -139,6 +142,7 @@ impl Instance {
             node_identity,
             modex,
             known,
+            connections: Mutex::default(),
             members,
             name_context,
             next_context,
@@ -276,6 +280,11 @@ impl Instance {
     /// The processes whose contacts are known.
     pub(crate) fn known(&self) -> MutexGuard<'_, KnownPeers> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Number of communicators with processes of each other job.
+    pub(crate) fn connections(&self) -> MutexGuard<'_, BTreeMap<u64, usize>> {
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// True if this process knows processes of other jobs.

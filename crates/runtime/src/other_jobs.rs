@@ -1,5 +1,6 @@
 //! Processes of other jobs: how they become peers, and where they are.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -107,6 +108,40 @@ impl Instance {
         failed.map_or(Ok(()), |peer| {
             Err(Error(format!("{} is not reached through gateways", self.peer_name(*peer))))
         })
+    }
+
+    /// Notes a new communicator with these peers. Returns the other jobs that they are of, for [`Instance::part_from`].
+    pub fn connect_with(&self, peers: impl Iterator<Item = PeerId>) -> Vec<u64> {
+        if !self.knows_other_jobs() {
+            return Vec::new();
+        }
+        let others = peers.filter(|peer| !self.is_of_job(*peer));
+        let jobs: BTreeSet<u64> =
+            others.filter_map(|peer| Some(self.process_of(peer)?.job)).collect();
+        let mut connections = self.connections();
+        for job in &jobs {
+            let count = connections.entry(*job).or_insert(0);
+            *count += 1;
+            if *count == 1 {
+                // A launcher that fails ends this process.
+                let _ = self.job().tell_connection(*job, true);
+            }
+        }
+        jobs.into_iter().collect()
+    }
+
+    /// Notes the end of a communicator with other jobs. The launcher knows it on return: it does not end this job any more
+    /// when one of them fails, nor the reverse, once all processes of both have parted.
+    pub fn part_from(&self, jobs: &[u64]) {
+        let mut connections = self.connections();
+        for job in jobs {
+            let Some(count) = connections.get_mut(job) else { continue };
+            *count -= 1;
+            if *count == 0 {
+                connections.remove(job);
+                let _ = self.job().tell_connection(*job, false);
+            }
+        }
     }
 
     /// Waits until all messages to other jobs have arrived. Nothing else keeps this process until they have: it does not

@@ -22,6 +22,7 @@ mod child_agents;
 mod co_allocation;
 mod collected;
 mod command_line;
+mod connections;
 mod discovery;
 mod foreign;
 mod gateway;

@@ -18,6 +18,8 @@ pub(crate) enum PmiAction {
     Share,
     /// End the job with this code.
     Abort(i32),
+    /// The rank, of job `from`, has communicators with processes of another job from now on, or none any more.
+    Connection { from: u64, job: u64, is_connected: bool },
 }
 
 /// Values by key.
@@ -166,6 +168,16 @@ impl Server {
                 "cmd=finalize_ack rc=0".into()
             }
             "abort" => return PmiAction::Abort(word("exitcode").parse().unwrap_or(1)),
+            command @ (boot::CONNECTED | boot::DISCONNECTED) => {
+                let number = |key| u64::from_str_radix(word(key), 16).ok();
+                match number("from").zip(number("job")) {
+                    Some((from, job)) => {
+                        let is_connected = command == boot::CONNECTED;
+                        return PmiAction::Connection { from, job, is_connected };
+                    }
+                    None => format!("cmd={command} rc=-1 msg=malformed"),
+                }
+            }
             "publish_name" => {
                 "cmd=publish_result rc=-1 msg=not_supported info=not_supported".into()
             }

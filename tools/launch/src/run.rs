@@ -17,6 +17,7 @@ use signal_hook::iterator::Signals;
 use crate::channel::{BODY_MAX, Ended, Exit, Lost, Message, MessageKind, Serving};
 use crate::co_allocation::{CoAllocation, Unexplained};
 use crate::collected::Collected;
+use crate::connections::Connections;
 use crate::input::InputRanks;
 use crate::job_report::Reporting;
 use crate::jobs::{self, Question};
@@ -64,6 +65,8 @@ pub(crate) struct Run {
     homes: Vec<usize>,
     /// Worlds, in order of their first processes.
     worlds: Vec<World>,
+    /// Which worlds have communicators with each other.
+    connections: Connections,
     /// Requests to spawn that are not whole yet, by the rank that makes them.
     requests: HashMap<u32, SpawnRequest>,
     sender: SyncSender<RunEvent>,
@@ -75,13 +78,7 @@ pub(crate) struct Run {
     aborting: Vec<bool>,
     code: u8,
     /// True if `code` is that of the first failure, and not of a rank that missed a peer.
-    explained: bool,
-    /// Time since which ranks miss a peer whose own end is not known yet.
-    missing: Option<Instant>,
-    /// Time since which the job is being ended.
-    ending: Option<Instant>,
-    /// Time since which all ranks should be dead.
-    killed: Option<Instant>,
+    is_explained: bool,
     /// Gateways, the first process of the world of each, and their addresses, empty before they serve.
     gateways: Vec<(StartedGateway, u32, Vec<SocketAddr>)>,
     /// Permits to the thread that reads our input.
@@ -126,8 +123,8 @@ impl Run {
         let mut run = Self::empty(options.clone())?;
         run.allocation = allocation;
         let name = WorldName::draw()?;
-        let world = TreeWorld { job: name.job(), ..TreeWorld::default() };
-        let tree = Tree::of(options, &run.here, &world);
+        let job = name.job();
+        let tree = Tree::of(options, &run.here, &TreeWorld { job, ..TreeWorld::default() });
         run.recording = Recording::of(options)?;
         run.trace = Trace::of(options, &tree.nodes, &tree.hosts)?;
         run.profile = Profile::of(options, &tree.nodes, &tree.hosts);
@@ -138,7 +135,7 @@ impl Run {
         let server = world::server(&name, options, &tree, Values::new(), universe_size);
         let nodes = tree.nodes.clone();
         run.homes = options.placement();
-        run.add_world(server, Birth::Done, &tree.hosts);
+        run.add_world(job, server, Birth::Done, &tree.hosts);
         run.start_world(tree, &name.secret)?;
         run.listen();
         if !run.readers.is_empty() {
@@ -167,7 +164,8 @@ impl Run {
         let host = run.here.host.clone();
         // It takes the first slot.
         run.homes = vec![0];
-        run.add_world(server, Birth::Done, &[host]);
+        // It tells us the number of its job before it spawns.
+        run.add_world(0, server, Birth::Done, &[host]);
         let requests = run.sender.clone();
         run.singleton =
             Some(Singleton::serve(move |event| requests.send(RunEvent::Singleton(event)).is_ok())?);
@@ -190,6 +188,7 @@ impl Run {
             hosts: Vec::new(),
             homes: Vec::new(),
             worlds: Vec::new(),
+            connections: Connections::default(),
             requests: HashMap::new(),
             sender,
             events,
@@ -198,10 +197,7 @@ impl Run {
             ended: Vec::new(),
             aborting: Vec::new(),
             code: 0,
-            explained: false,
-            missing: None,
-            ending: None,
-            killed: None,
+            is_explained: false,
             gateways: Vec::new(),
             permits: mpsc::channel().0,
             readers: (0..options.size()).filter(|rank| options.input.has(*rank)).collect(),
@@ -252,9 +248,9 @@ impl Run {
                 Err(RecvTimeoutError::Disconnected) => break,
             }
             signals.pending().for_each(|signal| self.pass_signal(signal));
-            if self.outputs.is_unread() && self.ending.is_none() {
+            if self.outputs.is_unread() && !self.is_ending() {
                 tell!("mpiexec: nobody reads the output of the ranks any more; ending the job");
-                self.end(UNREAD, Cause::First);
+                self.end_all(UNREAD);
             }
             if checked.elapsed() >= TICK {
                 checked = Instant::now();
@@ -477,7 +473,11 @@ impl Run {
                     boot::PEER_IS_GONE => Cause::Consequence,
                     _ => Cause::First,
                 };
-                self.end(exit_code(code), cause);
+                self.end(world, exit_code(code), cause);
+            }
+            PmiAction::Connection { from, job, is_connected } => {
+                let line = self.note_connection(rank, from, (job, is_connected));
+                self.send(rank, MessageKind::PmiAnswer, format!("{line}\n").into());
             }
         }
     }
@@ -512,10 +512,10 @@ impl Run {
         if answer == PmiAction::Share {
             self.share_values(self.worlds[world].first);
         }
-        if answer == PmiAction::Line(REFUSED.into()) && !self.explained {
-            let name = self.name(process);
-            tell!("mpiexec: {name}: has published more than a job may; ending the job");
-            self.end(1, Cause::First);
+        if answer == PmiAction::Line(REFUSED.into()) && !self.worlds[world].end.explained {
+            let (name, ending) = (self.name(process), self.ending_text(world));
+            tell!("mpiexec: {name}: has published more than a job may{ending}");
+            self.end(world, 1, Cause::First);
         }
     }
 
@@ -533,6 +533,12 @@ impl Run {
         if std::mem::replace(&mut self.ended[rank as usize], true) {
             return;
         }
+        self.judge_end(rank, ended);
+        self.connections.forget(rank);
+    }
+
+    /// Handles the end of a rank, which may be a failure of all that are connected with it.
+    fn judge_end(&mut self, rank: u32, ended: Ended) {
         self.left -= 1;
         let (world, rank_there) = self.world_of(rank);
         if let Some(codes) = &mut self.codes {
@@ -549,8 +555,9 @@ impl Run {
         }
         let server = &mut self.worlds[world].server;
         let (is_open, has_joined) = (server.is_open(rank_there), server.has_joined(rank_there));
-        // The ranks that have spawned it wait for it.
-        let is_missed = world > 0 && !has_joined;
+        // The ranks that have spawned it wait for it. Those of other libraries meet in ways of their own.
+        let is_missed =
+            (world > 0 && !has_joined) || self.worlds[world].unmet.contains(&rank);
         self.note_ended(rank);
         match (&ended.exit, self.worlds[world].birth) {
             (_, Birth::Failed) => return,
@@ -570,7 +577,9 @@ impl Run {
                 (1, "ended without MPI_Finalize or MPI_Session_finalize".to_owned())
             }
             Exit::Code(0) if is_missed => {
-                (1, "ended without MPI_Init, in which the spawning ranks meet it".to_owned())
+                let text = "ended without MPI_Init, in which the spawning ranks meet it";
+                let has = if has_joined { " (sessions do not meet them)" } else { "" };
+                (1, format!("{text}{has}"))
             }
             Exit::Code(0) if self.recovers => {
                 let action = self.worlds[world].server.count_out(rank_there);
@@ -590,7 +599,7 @@ impl Run {
             Exit::NotStarted(code, reason) => (exit_code(code), reason),
         };
         let name = self.name(rank);
-        if self.recovers && was_started && !is_missed && self.ending.is_none() {
+        if self.recovers && was_started && !is_missed && !self.worlds[world].is_ending() {
             tell!("mpiexec: {name}: {text}; the job goes on (-disable-auto-cleanup)");
             if self.code == 0 {
                 self.code = code;
@@ -598,33 +607,33 @@ impl Run {
             let action = self.worlds[world].server.count_out(rank_there);
             return self.perform(rank, action);
         }
-        if !self.explained {
-            let more = if self.left > 0 { "; ending the job" } else { "" };
-            let text = format!("{name}: {text}{more}");
+        if !self.worlds[world].end.explained {
+            let text = format!("{name}: {text}{}", self.ending_text(world));
             match may_be_slurms {
                 true => self.explain(&[rank], text),
                 false => tell!("mpiexec: {text}"),
             }
         }
-        self.end(code, Cause::First);
+        self.end(world, code, Cause::First);
     }
 
-    /// Ends the job if ranks wait in a barrier that an ended rank of their world cannot reach.
+    /// Ends a world, and those connected with it, if ranks wait in a barrier that an ended rank cannot reach.
     fn end_if_waiting_for_ended(&mut self) {
         let stuck = self.worlds.iter().find_map(|world| {
-            let other = world.server.waiting().filter(|_| !self.recovers)?;
+            let is_alive = !self.recovers && !world.is_ending();
+            let other = world.server.waiting().filter(|_| is_alive)?;
             let own = self.ended.iter().skip(world.first as usize).take(world.server.size());
             let rank = (0u32..).zip(own).find(|(_, ended)| **ended)?.0;
             Some((world.first + rank, world.server.has_left(rank), world.first + other as u32))
         });
-        if let (Some((rank, has_left, other)), None) = (stuck, self.ending) {
+        if let Some((rank, has_left, other)) = stuck {
             let (how, what) = match has_left {
                 true => ("ended after it had left the job, which", "joins again"),
                 false => ("ended without MPI_Init, in which", "waits for all"),
             };
-            let (name, (_, other)) = (self.name(rank), self.world_of(other));
-            tell!("mpiexec: {name}: {how} rank {other} {what}; ending the job");
-            self.end(1, Cause::First);
+            let (name, (world, other)) = (self.name(rank), self.world_of(other));
+            tell!("mpiexec: {name}: {how} rank {other} {what}{}", self.ending_text(world));
+            self.end(world, 1, Cause::First);
         }
     }
 

@@ -1,5 +1,6 @@
 //! A world of a job: ranks that were started together.
 
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 use boot::Secret;
@@ -14,12 +15,43 @@ use crate::tree::Tree;
 pub(crate) struct World {
     /// Its first process.
     pub first: u32,
+    /// Number of the job that it is for libraries; 0 while a process without `mpiexec` has not told it.
+    pub job: u64,
     pub server: Server,
     /// Time of its start.
     pub since: Instant,
     /// Number of its ranks that have not ended.
     pub left: u32,
     pub birth: Birth,
+    /// Processes that have still to meet those that have spawned them.
+    pub unmet: BTreeSet<u32>,
+    pub end: WorldEnd,
+}
+
+/// State of the end of a world.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct WorldEnd {
+    /// True if the failure was told, other than that ranks miss a peer.
+    pub explained: bool,
+    /// Time since which ranks miss a peer whose own end is not known yet.
+    pub missing: Option<Instant>,
+    /// Time since which it is being ended.
+    pub ending: Option<Instant>,
+    /// Time since which all its ranks should be dead.
+    pub killed: Option<Instant>,
+}
+
+impl World {
+    /// Returns a world that begins now, with its first process and size.
+    pub fn new((first, left): (u32, u32), job: u64, server: Server, birth: Birth) -> Self {
+        let (since, unmet, end) = (Instant::now(), BTreeSet::new(), WorldEnd::default());
+        Self { first, job, server, since, left, birth, unmet, end }
+    }
+
+    /// True if it is being ended.
+    pub fn is_ending(&self) -> bool {
+        self.end.ending.is_some()
+    }
 }
 
 /// State of the start of a world.

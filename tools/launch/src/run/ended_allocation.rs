@@ -23,11 +23,11 @@ impl Run {
     /// Ends the job if the hosts of a site are gone, and tells what this does not explain.
     pub(super) fn check_allocation(&mut self) {
         if let Some(text) = self.allocation.poll_ended() {
-            if self.unexplained.take().is_some() || !self.explained {
+            if self.unexplained.take().is_some() || !self.is_explained {
                 tell!("mpiexec: {text}; ending the job");
-                (self.code, self.explained) = (1, true);
+                (self.code, self.is_explained) = (1, true);
             }
-            self.begin_to_end();
+            self.end_all(1);
         }
         if self.unexplained.as_ref().is_some_and(|one| Instant::now() >= one.due) {
             self.tell_unexplained();

@@ -1,5 +1,7 @@
 //! End of a job: signals, time limits, and what is lost.
 
+use std::collections::BTreeSet;
+use std::mem;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -9,43 +11,101 @@ use signal_hook::consts::signal::*;
 use super::{Cause, Run, TICK, exit_code};
 use crate::channel::{ALL_WORLDS, Message, MessageKind};
 use crate::node::Node;
+use crate::rank_map::joined;
 use crate::system;
+use crate::world::{World, WorldEnd};
 
 impl Run {
-    /// Ends the job; the first failure gives the exit code. If ranks only miss a peer, the peer's end has a
-    /// moment to become known, because a rank's connections break before its parent learns of its end.
-    pub(super) fn end(&mut self, code: u8, cause: Cause) {
+    /// Ends a world and those that are connected with it; the first failure of the job gives its exit code. If ranks
+    /// only miss a peer, the peer's end has a moment to become known, because a rank's connections break before its
+    /// parent learns of its end.
+    pub(super) fn end(&mut self, world: usize, code: u8, cause: Cause) {
         match cause {
             Cause::First => {
-                if !std::mem::replace(&mut self.explained, true) {
-                    self.code = code;
-                }
-                self.begin_to_end();
+                let group = self.connections.of_world(world, &self.worlds);
+                self.explain_end(&group, code);
+                self.begin_to_end(&group);
             }
             Cause::Consequence => {
-                if !self.explained && self.missing.is_none() {
-                    self.code = code;
-                    self.missing = Some(Instant::now());
+                let end = &mut self.worlds[world].end;
+                if !end.explained && end.missing.is_none() {
+                    end.missing = Some(Instant::now());
+                    if self.code == 0 {
+                        self.code = code;
+                    }
                 }
             }
         }
     }
 
-    pub(super) fn begin_to_end(&mut self) {
-        if self.ending.is_none() {
-            self.signal_end(SIGTERM);
-            if let Some(singleton) = &self.singleton {
-                singleton.signal(Signal::TERM);
-            }
+    /// Ends all worlds.
+    pub(super) fn end_all(&mut self, code: u8) {
+        let all: Vec<usize> = (0..self.worlds.len()).collect();
+        self.explain_end(&all, code);
+        self.begin_to_end(&all);
+    }
+
+    fn explain_end(&mut self, group: &[usize], code: u8) {
+        let mut was_explained = false;
+        for world in group {
+            was_explained |= mem::replace(&mut self.worlds[*world].end.explained, true);
+        }
+        if !was_explained && !mem::replace(&mut self.is_explained, true) {
+            self.code = code;
         }
     }
 
-    /// Sends a signal that is to end the job. Ranks that do not end in time are killed.
-    fn signal_end(&mut self, signal: i32) {
-        self.ending = Some(Instant::now());
-        self.signal_all(signal);
+    fn begin_to_end(&mut self, group: &[usize]) {
+        let is_new = |world: &usize| !self.worlds[*world].is_ending();
+        let new: Vec<usize> = group.iter().copied().filter(is_new).collect();
+        if new.is_empty() {
+            return;
+        }
+        self.signal_end(&new, SIGTERM);
+        if let Some(singleton) = self.singleton.as_ref().filter(|_| new[0] == 0) {
+            singleton.signal(Signal::TERM);
+        }
+    }
+
+    /// True if all worlds in which ranks are left are being ended.
+    pub(super) fn is_ending(&self) -> bool {
+        self.worlds.iter().all(|world| world.left == 0 || world.is_ending())
+    }
+
+    /// Returns what a message of a failure in a world says of the end of others.
+    pub(super) fn ending_text(&self, world: usize) -> String {
+        let group = self.connections.of_world(world, &self.worlds);
+        let mut numbered = self.worlds.iter().enumerate();
+        let is_left = |(at, one): (usize, &World)| !group.contains(&at) && one.left > 0;
+        if numbered.any(is_left) {
+            let is_running = |at: &usize| *at == world || self.worlds[*at].left > 0;
+            let ends: Vec<usize> = group.iter().copied().filter(is_running).collect();
+            let word = if ends.len() == 1 { "world" } else { "worlds" };
+            let ends = joined(&ends);
+            return format!("; ending {word} {ends}; the others are disconnected and go on");
+        }
+        String::from(if self.left > 0 { "; ending the job" } else { "" })
+    }
+
+    /// Sends worlds a signal that is to end them. Ranks that do not end in time are killed.
+    fn signal_end(&mut self, group: &[usize], signal: i32) {
+        for world in group {
+            self.worlds[*world].end.ending.get_or_insert_with(Instant::now);
+        }
+        self.signal_worlds(group, signal);
         // Stopped ranks take the signal once they continue.
-        self.signal_all(SIGCONT);
+        self.signal_worlds(group, SIGCONT);
+    }
+
+    fn signal_worlds(&self, group: &[usize], signal: i32) {
+        let mut numbered = self.worlds.iter().enumerate();
+        if numbered.all(|(at, world)| world.left == 0 || group.contains(&at)) {
+            return self.signal_all(signal);
+        }
+        for world in group {
+            let first = self.worlds[*world].first;
+            self.send_to_all(&Message::new(MessageKind::Signal, first, [signal as u8]));
+        }
     }
 
     pub(super) fn signal_all(&self, signal: i32) {
@@ -69,79 +129,100 @@ impl Run {
                 thread::sleep(TICK);
                 system::stop();
             }
-            _ if self.ending.is_some() => {
+            _ if self.is_ending() => {
                 self.tell_unexplained();
-                self.kill();
+                (0..self.worlds.len()).for_each(|world| self.kill(world));
             }
             _ => {
-                self.signal_end(signal);
-                self.code = exit_code(128 + signal);
-                self.explained = true;
+                let all: Vec<usize> = (0..self.worlds.len()).collect();
+                self.explain_end(&all, 0);
+                self.signal_end(&all, signal);
+                (self.code, self.is_explained) = (exit_code(128 + signal), true);
             }
         }
     }
 
-    /// Checks time limits: an ending job is killed, and silent agents are given up.
+    /// Checks time limits: an ending world is killed, and silent agents are given up.
     pub(super) fn check_time_limits(&mut self, now: Instant) {
-        if self.missing.is_some_and(|since| now - since > MISSING_GRACE) {
-            self.begin_to_end();
-        }
-        if let Some(since) = self.ending
-            && (now - since > GRACE || !self.has_running())
-            && self.killed.is_none()
-        {
-            self.kill();
+        for world in 0..self.worlds.len() {
+            self.check_end(world, now);
         }
         self.end_report();
-        if self.deadline.is_some_and(|deadline| now > deadline) && self.ending.is_none() {
+        if self.deadline.is_some_and(|deadline| now > deadline) && !self.is_ending() {
             self.deadline = None;
             self.report_and_end();
         }
         let patience = Duration::from_secs(self.connect_timeout_s);
-        if self.ending.is_none()
-            && let Some((ranks, text)) = self.silent(patience)
-        {
+        if let Some((ranks, text)) = self.silent(patience) {
             self.give_up(&ranks, &text);
         }
-        if let Some(since) = self.killed {
+    }
+
+    fn check_end(&mut self, world: usize, now: Instant) {
+        let WorldEnd { missing, ending, killed, .. } = self.worlds[world].end;
+        if missing.is_some_and(|since| now - since > MISSING_GRACE) && ending.is_none() {
+            let group = self.connections.of_world(world, &self.worlds);
+            self.begin_to_end(&group);
+        }
+        if ending.is_some_and(|since| now - since > GRACE || !self.has_running(world))
+            && killed.is_none()
+        {
+            self.kill(world);
+        }
+        if let Some(since) = killed {
             // Ranks of a silent node were never started.
             let silent = self.nodes.iter().filter(|node| !node.has_answered());
             let ranks: Vec<u32> = silent.flat_map(Node::ranks).collect();
-            self.count_as_ended(&ranks);
-            if now - since > END_TIMEOUT && self.left > 0 {
-                self.give_up_unreported();
+            self.count_as_ended(&self.ranks_of(world, &ranks));
+            if now - since > END_TIMEOUT && self.worlds[world].left > 0 {
+                self.give_up_unreported(world);
             }
         }
+    }
+
+    /// Returns those of some ranks that are of a world.
+    fn ranks_of(&self, world: usize, ranks: &[u32]) -> Vec<u32> {
+        let is_of_it = |rank: &u32| self.world_of(*rank).0 == world;
+        ranks.iter().copied().filter(is_of_it).collect()
     }
 
     /// Returns what has not answered in time, an agent with its ranks, or a gateway.
     fn silent(&self, patience: Duration) -> Option<(Vec<u32>, String)> {
         let seconds = self.connect_timeout_s;
-        let is_awaited = |node: &Node| node.ranks().is_empty() || self.has_any(&node.ranks());
+        if self.is_ending() {
+            return None;
+        }
+        let is_going_on = |rank: &u32| !self.worlds[self.world_of(*rank).0].is_ending();
+        let is_awaited = |node: &Node| {
+            let ranks: Vec<u32> = node.ranks().into_iter().filter(is_going_on).collect();
+            node.ranks().is_empty() || self.has_any(&ranks)
+        };
         let mut nodes = self.nodes.iter();
         let silent = nodes.find(|node| node.is_silent(patience) && is_awaited(node));
         silent.map(|node| (node.ranks(), node.silence_text(seconds))).or_else(|| {
             let (name, first) = self.missing_gateway()?;
             let (world, _) = self.world_of(first);
-            let is_late = self.worlds[world].since.elapsed() > patience;
+            let world = &self.worlds[world];
+            let is_late = world.since.elapsed() > patience && !world.is_ending();
             let text = format!("{name} does not serve within {seconds} s");
             is_late.then(|| (Vec::new(), text))
         })
     }
 
-    fn kill(&mut self) {
-        self.killed.get_or_insert_with(Instant::now);
-        self.signal_all(SIGKILL);
-        if let Some(singleton) = &self.singleton {
+    fn kill(&mut self, world: usize) {
+        self.worlds[world].end.killed.get_or_insert_with(Instant::now);
+        self.signal_worlds(&[world], SIGKILL);
+        if let Some(singleton) = self.singleton.as_ref().filter(|_| world == 0) {
             singleton.signal(Signal::KILL);
         }
     }
 
     /// Gives up agents that do not report their ranks' end. They may be unreachable; their ranks end with the
     /// channels.
-    fn give_up_unreported(&mut self) {
-        let left: Vec<u32> =
-            (0u32..).zip(&self.ended).filter(|(_, ended)| !**ended).map(|(rank, _)| rank).collect();
+    fn give_up_unreported(&mut self, world: usize) {
+        let all = (0u32..).zip(&self.ended);
+        let left: Vec<u32> = all.filter(|(_, ended)| !**ended).map(|(rank, _)| rank).collect();
+        let left = self.ranks_of(world, &left);
         let mut hosts: Vec<&str> = left.iter().map(|&rank| &*self.hosts[rank as usize]).collect();
         hosts.dedup();
         let hosts = hosts.join(", ");
@@ -162,16 +243,17 @@ impl Run {
     }
 
     /// True if ranks of an agent that has answered may run. Those of others were never started.
-    fn has_running(&self) -> bool {
-        self.nodes.iter().any(|node| node.has_answered() && self.has_any(&node.ranks()))
+    fn has_running(&self, world: usize) -> bool {
+        let mut answered = self.nodes.iter().filter(|node| node.has_answered());
+        answered.any(|node| self.has_any(&self.ranks_of(world, &node.ranks())))
     }
 
     fn has_any(&self, ranks: &[u32]) -> bool {
         ranks.iter().any(|&rank| self.ended.get(rank as usize) == Some(&false))
     }
 
-    /// Ends the job because these ranks are lost, unless all have ended. While gateways are awaited, the loss
-    /// of any agent or gateway ends the job.
+    /// Ends the worlds of these ranks, which are lost, unless all have ended. While gateways are awaited, the loss
+    /// of any agent or gateway ends their world.
     pub(super) fn give_up(&mut self, ranks: &[u32], text: &str) {
         self.expect_no_events(ranks);
         let gateway = self.missing_gateway().map(|(_, first)| first);
@@ -185,11 +267,16 @@ impl Run {
         if !self.has_any(ranks) && self.missing_gateway().is_none() {
             return;
         }
-        if !self.explained {
+        let is_left = |rank: &&u32| self.has_any(&[**rank]);
+        let lost = ranks.iter().filter(is_left).map(|rank| self.world_of(*rank).0);
+        let missing = self.missing_gateway().map(|(_, first)| self.world_of(first).0);
+        let worlds: BTreeSet<usize> = lost.chain(missing).collect();
+        if worlds.iter().any(|world| !self.worlds[*world].end.explained) {
             self.explain(ranks, text.to_owned());
         }
         self.count_as_ended(ranks);
-        self.end(1, Cause::First);
+        worlds.into_iter().for_each(|world| self.end(world, 1, Cause::First));
+        ranks.iter().for_each(|rank| self.connections.forget(*rank));
     }
 
     /// Counts ranks as ended that cannot report their end.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use boot::ReportRequest;
 
-use super::{Cause, Run};
+use super::Run;
 use crate::channel::{Message, MessageKind};
 use crate::hang::{self, RankView};
 use crate::jobs::{self, JobFacts, LoadAnswer, Question, RankAnswer};
@@ -111,7 +111,7 @@ impl Run {
         if std::mem::take(&mut self.reporting.ends_job) {
             let limit = "-timeout or MPIEXEC_TIMEOUT";
             tell!("mpiexec: the time given by {limit} is over; ending the job");
-            self.end(124, Cause::First);
+            self.end_all(124);
         }
         for (question, asker) in std::mem::take(&mut self.reporting.next) {
             self.answer(question, asker);

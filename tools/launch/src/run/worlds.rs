@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::sync::mpsc::SyncSender;
-use std::time::Instant;
 
 use boot::Secret;
 use signal_hook::consts::SIGKILL;
@@ -18,7 +17,7 @@ use crate::world::{self, Birth, World, WorldName};
 
 impl Run {
     /// Adds a world with its ranks, which are not started yet.
-    pub(super) fn add_world(&mut self, server: Server, birth: Birth, hosts: &[String]) {
+    pub(super) fn add_world(&mut self, job: u64, server: Server, birth: Birth, hosts: &[String]) {
         let (first, size) = (self.ended.len() as u32, hosts.len());
         self.hosts.extend_from_slice(hosts);
         self.outputs.add_world(hosts);
@@ -29,7 +28,7 @@ impl Run {
             codes.resize(self.ended.len(), 0);
         }
         self.left += size;
-        self.worlds.push(World { first, server, since: Instant::now(), left: size as u32, birth });
+        self.worlds.push(World::new((first, size as u32), job, server, birth));
     }
 
     /// Starts the ranks of the newest world, by agents that run or by new ones.
@@ -91,7 +90,8 @@ impl Run {
     }
 
     fn spawn(&mut self, parent: u32, request: &SpawnRequest) -> Result<(), String> {
-        if self.ending.is_some() {
+        let (parents, _) = self.world_of(parent);
+        if self.worlds[parents].is_ending() {
             return Err("the job is ending".into());
         }
         let name = WorldName::draw()?;
@@ -104,8 +104,9 @@ impl Run {
         if first.checked_add(size).is_none_or(|end| end > PROCESSES_MAX) {
             return Err(format!("this job has had {first} ranks already"));
         }
+        let job = name.job();
         let world = TreeWorld {
-            job: name.job(),
+            job,
             first,
             is_spawned: true,
             leaders: self.leaders(),
@@ -125,7 +126,17 @@ impl Run {
                 tell!("mpiexec: rank {world}.{rank} is spawned on {host}");
             }
         }
-        self.add_world(server, Birth::Awaited { parent, missing: size }, &hosts);
+        self.add_world(job, server, Birth::Awaited { parent, missing: size }, &hosts);
+        // Its processes meet those that have spawned them, and end this connection when they disconnect.
+        if let Some(world) = self.worlds.last_mut()
+            && request.values.iter().any(|(key, _)| key == boot::PARENT_KEY)
+        {
+            world.unmet = (first..first + size).collect();
+        }
+        let parents = self.worlds[parents].job;
+        for process in first..first + size {
+            self.connections.add(process, parents);
+        }
         let homes = options.placement();
         self.homes.extend(homes);
         if let Err(text) = self.start_world(tree, &name.secret) {
@@ -189,6 +200,33 @@ impl Run {
             world.server.clear();
             let first = world.first;
             self.send_to_all(&Message::new(MessageKind::WorldEnded, first, Vec::new()));
+        }
+    }
+
+    /// Notes that a process of job `from` has communicators with another job, or none any more. Returns the answer.
+    pub(super) fn note_connection(
+        &mut self,
+        process: u32,
+        from: u64,
+        (job, is_connected): (u64, bool),
+    ) -> &'static str {
+        let (world, _) = self.world_of(process);
+        let world = &mut self.worlds[world];
+        if world.job == 0 {
+            world.job = from;
+        }
+        if self.connections.has(process, job) {
+            // It has met those that have spawned it.
+            world.unmet.remove(&process);
+        }
+        if !is_connected {
+            self.connections.remove(process, job);
+            return "cmd=disconnected rc=0";
+        }
+        // A world is connected with itself.
+        match from == job || self.connections.add(process, job) {
+            true => "cmd=connected rc=0",
+            false => "cmd=connected rc=-1 msg=too_many_connections",
         }
     }
 
