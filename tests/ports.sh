@@ -56,6 +56,11 @@ check "its folder is closed to others" 700 "$(stat -c %a "$CANELE_CACHE_DIR/name
 
 # Names and ports that do not serve.
 check "errors have their classes" "ok wrong" "$(go -n 2 "$work/ports_wrong" wrong 2>&1)"
+# mpiexec serves names to all its ranks: here two hosts, whose users have folders of their own.
+printf '#!/bin/sh\nhost=$1; shift; CANELE_CACHE_DIR=%s/$host exec "$@"\n' "$work" >"$work/launcher"
+chmod +x "$work/launcher"
+check "names are found on all hosts" "ok names" "$(go -hosts one:1,two:2 -launcher-exec "$work/launcher" -n 3 "$work/ports_wrong" names 2>&1)"
+check "one for this job is in no folder" "" "$(ls -A "$work/one/names" "$work/two/names" 2>/dev/null)"
 # Callers that die at any moment, and strangers, end nothing.
 check "a job accepts after callers have died" "ok deaths" "$(timeout 100 "$work/ports_wrong" deaths 2>&1)"
 check "and so does one of three ranks" "ok deaths" "$(go -n 3 "$work/ports_wrong" deaths 2>&1)"

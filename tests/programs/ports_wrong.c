@@ -1,5 +1,6 @@
-/* Meetings that fail: ports_wrong wrong (on two ranks): names and ports that do not serve. ports_wrong deaths: callers
-   that die at any moment, and one that does not. ports_wrong visits (alone): many jobs, one after the other. Prints one line. */
+/* Meetings that fail: ports_wrong wrong (on two ranks): names and ports that do not serve. ports_wrong names: names that
+   all ranks see. ports_wrong deaths: callers that die at any moment, and one that does not. ports_wrong visits (alone):
+   many jobs, one after the other. Prints one line. */
 #include <mpi.h>
 #include <signal.h>
 #include <stdio.h>
@@ -156,6 +157,24 @@ static void visits(void) {
     MPI_Close_port(port);
 }
 
+/* Names that all ranks of one mpiexec see, whatever host they are on. */
+static void names(void) {
+    char found[MPI_MAX_PORT_NAME];
+    const char *service = "sea ice, 100 %", *port = "a port = a word";
+    MPI_Info own;
+    MPI_Info_create(&own), MPI_Info_set(own, "ompi_global_scope", "false");
+    if (rank == 0) expect("publish", MPI_Publish_name(service, own, port), MPI_SUCCESS);
+    MPI_Info_free(&own);
+    MPI_Barrier(MPI_COMM_WORLD);
+    expect("look up", MPI_Lookup_name(service, MPI_INFO_NULL, found), MPI_SUCCESS);
+    CHECK(!strcmp(found, port));
+    if (rank != 0) expect("publish again", MPI_Publish_name(service, MPI_INFO_NULL, port), MPI_ERR_SERVICE);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 0) expect("unpublish", MPI_Unpublish_name(service, MPI_INFO_NULL, port), MPI_SUCCESS);
+    MPI_Barrier(MPI_COMM_WORLD);
+    expect("look up", MPI_Lookup_name(service, MPI_INFO_NULL, found), MPI_ERR_NAME);
+}
+
 int main(int argc, char **argv) {
     if (argc > 1 && !strcmp(argv[1], "deaths"))
         deaths();
@@ -165,7 +184,8 @@ int main(int argc, char **argv) {
         MPI_Init(NULL, NULL);
         MPI_Comm_rank(MPI_COMM_WORLD, &rank);
         MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
-        wrong();
+        if (argc > 1 && !strcmp(argv[1], "names")) names();
+        else wrong();
         MPI_Allreduce(MPI_IN_PLACE, &failures, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     }
     if (rank == 0) printf("%s %s\n", failures ? "FAILED" : "ok", argc > 1 ? argv[1] : "");

@@ -74,19 +74,25 @@ pub(crate) fn comm_join(socket: c_int, made: Out<RawHandle>) -> Result<()> {
 }
 
 pub(crate) fn publish_name(service: String, info: RawHandle, port: String) -> Result<()> {
-    crate::info::optional(info)?;
-    named("service_name", world::current()?.ports().publish(&service, &port))
+    let info = crate::info::optional(info)?;
+    // Open MPI's name for whether other jobs see it.
+    let scope = info.value("ompi_global_scope")?;
+    let is_of_job = scope.is_some_and(|scope| scope.trim().eq_ignore_ascii_case("false"));
+    let process = world::current()?;
+    named("service_name", process.ports().publish(process.job(), &service, &port, is_of_job))
 }
 
 pub(crate) fn lookup_name(service: String, info: RawHandle, port: Chars) -> Result<()> {
     crate::info::optional(info)?;
-    let found = named("service_name", world::current()?.ports().look_up(&service))?;
+    let process = world::current()?;
+    let found = named("service_name", process.ports().look_up(process.job(), &service))?;
     port.write(&found, PORT_NAME_MAX).map(drop)
 }
 
 pub(crate) fn unpublish_name(service: String, info: RawHandle, port: String) -> Result<()> {
     crate::info::optional(info)?;
-    named("service_name", world::current()?.ports().withdraw(&service, &port))
+    let process = world::current()?;
+    named("service_name", process.ports().withdraw(process.job(), &service, &port))
 }
 
 /// The communicator of a call, and its root.

@@ -11,6 +11,7 @@ use crate::environment::{Detected, NodePlace, detect, node_place, unused_tasks};
 use crate::error::BootError;
 use crate::identity::{self, Holder};
 use crate::launcher::Launcher;
+use crate::names::{NameAnswer, NameQuestion};
 use crate::own_launcher;
 use crate::pmi::Pmi;
 use crate::pmix::Pmix;
@@ -287,15 +288,24 @@ impl Job {
     /// # Errors
     /// The launcher fails.
     pub fn tell_connection(&self, other: u64, is_connected: bool) -> Result<(), BootError> {
+        let told = |server: &mut dyn Launcher| server.tell_connection(self.id, other, is_connected);
+        self.with_own_launcher(told).unwrap_or(Ok(()))
+    }
+
+    /// Asks our launcher about a name, which all its worlds have in common.
+    pub fn ask_name(&self, question: NameQuestion<'_>) -> NameAnswer {
+        let answer = self.with_own_launcher(|server| server.ask_name(question));
+        // A launcher that fails ends this process.
+        answer.and_then(Result::ok).unwrap_or(NameAnswer::NotServed)
+    }
+
+    /// Asks the launcher if it is our `mpiexec`: that of this process, or the one that it has started.
+    fn with_own_launcher<T>(&self, ask: impl FnOnce(&mut dyn Launcher) -> T) -> Option<T> {
         if let Some(mut server) = self.server() {
-            return match self.is_ours {
-                true => server.tell_connection(self.id, other, is_connected),
-                false => Ok(()),
-            };
+            return self.is_ours.then(|| ask(&mut **server));
         }
         let mut own = self.own_launcher.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = own.as_mut();
-        own.map_or(Ok(()), |server| server.tell_connection(self.id, other, is_connected))
+        own.as_mut().map(|server| ask(&mut **server))
     }
 
     /// Returns a value that the process which has spawned this job gives to all its processes, if there is one. It may
@@ -420,11 +430,6 @@ pub fn is_ended_name(name: &str) -> bool {
 pub const SECRET_KEY: &str = "canele-secret";
 const SHARED_SECRET_KEY: &str = "canele-shared-secret";
 const ENDED_PREFIX: &str = "canele-ended-";
-
-/// Command by which a process tells our `mpiexec` that it is connected with another job.
-pub const CONNECTED: &str = "connected";
-/// Command by which it tells that it is not any more.
-pub const DISCONNECTED: &str = "disconnected";
 
 /// Variable that asks a rank for a record of its traffic.
 pub const RECORD_VARIABLE: &str = "CANELE_RECORD";

@@ -4,6 +4,7 @@ use zeroize::Zeroizing;
 
 use crate::environment::NodePlace;
 use crate::error::BootError;
+use crate::names::{NameAnswer, NameQuestion};
 use crate::spawn::SpawnRequest;
 
 /// A connection to the launcher. A method fails if the launcher does.
@@ -74,6 +75,12 @@ pub trait Launcher: Send {
         is_connected: bool,
     ) -> Result<(), BootError>;
 
+    /// Asks our launcher about the name of a service.
+    ///
+    /// # Errors
+    /// The launcher fails.
+    fn ask_name(&mut self, question: NameQuestion<'_>) -> Result<NameAnswer, BootError>;
+
     /// Waits for all processes of the job.
     ///
     /// # Errors
@@ -92,3 +99,8 @@ pub trait Launcher: Send {
     /// The launcher fails.
     fn abort(&mut self, code: i32) -> Result<(), BootError>;
 }
+
+/// Command by which a process tells our `mpiexec` that it is connected with another job.
+pub const CONNECTED: &str = "connected";
+/// Command by which it tells that it is not any more.
+pub const DISCONNECTED: &str = "disconnected";

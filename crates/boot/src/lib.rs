@@ -12,6 +12,7 @@ mod job;
 mod launcher;
 mod limits;
 mod lines;
+mod names;
 mod own_launcher;
 mod pmi;
 mod pmix;
@@ -26,11 +27,12 @@ pub use environment::{
 pub use error::BootError;
 pub use identity::{SOCKET_VARIABLE, socket_inode};
 pub use job::{
-    CONNECTED, DISCONNECTED, Job, PEER_IS_GONE, RECORD_VARIABLE, SECRET_KEY, TRAFFIC_KEY,
-    ended_name, is_ended_name, is_published_as, job_number, published,
+    Job, PEER_IS_GONE, RECORD_VARIABLE, SECRET_KEY, TRAFFIC_KEY, ended_name, is_ended_name,
+    is_published_as, job_number, published,
 };
-pub use launcher::Launcher;
+pub use launcher::{CONNECTED, DISCONNECTED, Launcher};
 pub use limits::{raise_open_files, shortage};
+pub use names::{LOOKUP_NAME, NameAnswer, NameQuestion, PUBLISH_NAME, UNPUBLISH_NAME};
 pub use own_launcher::FOR_SINGLETON;
 pub use pmi::process_space;
 pub use rank_load::{RankLoad, Reach, SentTo};

@@ -9,9 +9,9 @@ use zeroize::Zeroizing;
 
 use crate::environment::{NodePlace, node_place};
 use crate::error::BootError;
-use crate::job::{CONNECTED, DISCONNECTED};
-use crate::launcher::Launcher;
+use crate::launcher::{CONNECTED, DISCONNECTED, Launcher};
 use crate::lines::Lines;
+use crate::names::{NameAnswer, NameQuestion, unescaped};
 use crate::spawn::SpawnRequest;
 
 /// A connection to the launcher's PMI server.
@@ -137,6 +137,23 @@ impl<S: Read + Write + Send> Launcher for Pmi<S> {
         self.ask(&line, command)?.check(command)
     }
 
+    fn ask_name(&mut self, question: NameQuestion<'_>) -> Result<NameAnswer, BootError> {
+        let (line, expected) = question.line();
+        let answer = self.ask(&line, expected)?;
+        if answer.word("rc")? != "0" {
+            return Ok(NameAnswer::Refused);
+        }
+        match question {
+            NameQuestion::LookUp(_) => {
+                let port = unescaped(answer.word("port")?);
+                Ok(NameAnswer::Done(port.ok_or_else(|| answer.unexpected("port"))?))
+            }
+            NameQuestion::Publish(..) | NameQuestion::Withdraw(..) => {
+                Ok(NameAnswer::Done(Zeroizing::default()))
+            }
+        }
+    }
+
     fn barrier(&mut self) -> Result<(), BootError> {
         self.ask("cmd=barrier_in", "barrier_out")?.check("barrier")
     }
@@ -182,8 +199,9 @@ impl Answer {
 
     /// Returns the error for this answer, which shows no value: it may be the job's secret.
     fn unexpected(&self, expected: &'static str) -> BootError {
-        let shown = self.0.split(' ').map(|word| match word.split_once("value=") {
-            Some(("", _)) => "value=…",
+        let shown = self.0.split(' ').map(|word| match word.split_once('=') {
+            Some(("value", _)) => "value=…",
+            Some(("port", _)) => "port=…",
             _ => word,
         });
         BootError::Answer { expected, line: shown.collect::<Vec<_>>().join(" ") }

@@ -5,6 +5,7 @@ use zeroize::Zeroizing;
 use crate::environment::NodePlace;
 use crate::error::BootError;
 use crate::launcher::Launcher;
+use crate::names::{NameAnswer, NameQuestion};
 use crate::pmix_library::{Library, RANK_WILDCARD};
 use crate::spawn::SpawnRequest;
 
@@ -93,6 +94,10 @@ impl Launcher for Pmix {
 
     fn tell_connection(&mut self, _own: u64, _other: u64, _is: bool) -> Result<(), BootError> {
         Ok(())
+    }
+
+    fn ask_name(&mut self, _question: NameQuestion<'_>) -> Result<NameAnswer, BootError> {
+        Ok(NameAnswer::NotServed)
     }
 
     fn barrier(&mut self) -> Result<(), BootError> {

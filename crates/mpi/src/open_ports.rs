@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use runtime::{MeetingError, NameError, Port, PublishedNames};
+use runtime::{Job, MeetingError, NameAnswer, NameError, NameQuestion, Port, PublishedNames};
 use zeroize::Zeroizing;
 
 use crate::{Error, ErrorClass, Result};
@@ -53,28 +53,57 @@ impl OpenPorts {
         }
     }
 
-    /// Publishes the name of a port under the name of a service.
+    /// Publishes the name of a port under the name of a service: for all worlds of our `mpiexec`, and for other jobs of the user
+    /// on this host unless `is_of_job`.
     ///
     /// # Errors
     /// `MPI_ERR_SERVICE` if the service has a port already, or no name can be published.
-    pub fn publish(&self, service: &str, port: &str) -> Result<()> {
-        self.names()?.publish(service.trim(), port.trim_end()).map_err(failure)
+    pub fn publish(&self, job: &Job, service: &str, port: &str, is_of_job: bool) -> Result<()> {
+        let (service, port) = (service.trim(), port.trim_end());
+        PublishedNames::check(service).map_err(failure)?;
+        let is_served = match job.ask_name(NameQuestion::Publish(service, port)) {
+            NameAnswer::Refused => return Err(failure(NameError::Taken(service.into()))),
+            NameAnswer::Done(_) => true,
+            NameAnswer::NotServed => false,
+        };
+        if is_served && is_of_job {
+            return Ok(());
+        }
+        let published = self.names().and_then(|it| it.publish(service, port).map_err(failure));
+        match published {
+            // The launcher's names need no folder.
+            Err(error) if is_served && error.class == ErrorClass::Other => Ok(()),
+            Err(error) => {
+                job.ask_name(NameQuestion::Withdraw(service, port));
+                Err(error)
+            }
+            Ok(()) => Ok(()),
+        }
     }
 
     /// The name of the port that is published for a service.
     ///
     /// # Errors
     /// `MPI_ERR_NAME` if there is none.
-    pub fn look_up(&self, service: &str) -> Result<Zeroizing<String>> {
-        self.names()?.look_up(service.trim()).map_err(failure)
+    pub fn look_up(&self, job: &Job, service: &str) -> Result<Zeroizing<String>> {
+        let service = service.trim();
+        match job.ask_name(NameQuestion::LookUp(service)) {
+            NameAnswer::Done(port) => Ok(port),
+            NameAnswer::NotServed | NameAnswer::Refused => {
+                self.names()?.look_up(service).map_err(failure)
+            }
+        }
     }
 
     /// Withdraws the name of a service.
     ///
     /// # Errors
     /// `MPI_ERR_SERVICE` if it is not published with this port.
-    pub fn withdraw(&self, service: &str, port: &str) -> Result<()> {
-        self.names()?.withdraw(service.trim(), port.trim_end()).map_err(failure)
+    pub fn withdraw(&self, job: &Job, service: &str, port: &str) -> Result<()> {
+        let (service, port) = (service.trim(), port.trim_end());
+        let answer = job.ask_name(NameQuestion::Withdraw(service, port));
+        let withdrawn = self.names().and_then(|it| it.withdraw(service, port).map_err(failure));
+        if matches!(answer, NameAnswer::Done(_)) { Ok(()) } else { withdrawn }
     }
 
     fn names(&self) -> Result<&PublishedNames> {

@@ -26,7 +26,7 @@ pub mod strategy;
 mod traced;
 mod vci;
 
-pub use boot::{PARENT_KEY, SpawnProgram, SpawnRequest};
+pub use boot::{Job, NameAnswer, NameQuestion, PARENT_KEY, SpawnProgram, SpawnRequest};
 pub use contact::Contact;
 pub use error::{Error, Result};
 pub use instance::{Instance, Needs};

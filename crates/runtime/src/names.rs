@@ -26,7 +26,7 @@ pub struct PublishedNames {
 pub enum NameError {
     /// Nobody has published it.
     #[error(
-        "nobody has published `{0}`: names are seen by jobs of one user on one host, or on hosts that share the home folder"
+        "nobody has published `{0}`: names are seen by all ranks of one mpiexec, and by jobs of one user on one host"
     )]
     Unknown(String),
     /// Somebody has.
@@ -162,14 +162,23 @@ impl PublishedNames {
         NameError::Folder { folder: self.folder.clone(), text }
     }
 
-    fn path(&self, service: &str) -> Result<PathBuf, NameError> {
+    /// Checks the name of a service.
+    ///
+    /// # Errors
+    /// No name can be so long, or empty, or has control characters.
+    pub fn check(service: &str) -> Result<(), NameError> {
         let is_valid =
             (1..=SERVICE_MAX).contains(&service.len()) && !service.chars().any(char::is_control);
+        if is_valid { Ok(()) } else { Err(NameError::Invalid) }
+    }
+
+    fn path(&self, service: &str) -> Result<PathBuf, NameError> {
+        Self::check(service)?;
         // Different names rarely have the same file; the entry tells them apart.
         let hash = service.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
-        is_valid.then(|| self.folder.join(format!("{hash:016x}"))).ok_or(NameError::Invalid)
+        Ok(self.folder.join(format!("{hash:016x}")))
     }
 
     /// Makes the folder, which nobody else may use.

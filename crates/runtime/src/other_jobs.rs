@@ -151,8 +151,7 @@ impl Instance {
         let begin = Instant::now();
         let mut step = DELIVERY_STEP;
         while !others.is_empty() && begin.elapsed() < DELIVERY_PATIENCE {
-            let is_delivered =
-                |worker: &mut Worker| worker.has_delivered_to(&others).then_some(());
+            let is_delivered = |worker: &mut Worker| worker.has_delivered_to(&others).then_some(());
             // ACKs of the kernel wake nobody. All messages to other jobs take the first VCI.
             if self.progress().wait_for(step, is_delivered).is_some() {
                 return;

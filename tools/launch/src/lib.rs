@@ -41,6 +41,7 @@ mod launch_context;
 mod launcher;
 mod mapping;
 mod mpiexec;
+mod names;
 mod node;
 mod options;
 mod output;

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::io::{self, BufRead, Read};
 
 use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
 
 /// Action that a request requires.
 #[derive(Debug, PartialEq, Eq)]
@@ -18,6 +19,8 @@ pub(crate) enum PmiAction {
     Share,
     /// End the job with this code.
     Abort(i32),
+    /// Answer this line from the names of the whole job.
+    AskName(Zeroizing<String>),
     /// The rank, of job `from`, has communicators with processes of another job from now on, or none any more.
     Connection { from: u64, job: u64, is_connected: bool },
 }
@@ -178,11 +181,9 @@ impl Server {
                     None => format!("cmd={command} rc=-1 msg=malformed"),
                 }
             }
-            "publish_name" => {
-                "cmd=publish_result rc=-1 msg=not_supported info=not_supported".into()
+            boot::PUBLISH_NAME | boot::LOOKUP_NAME | boot::UNPUBLISH_NAME => {
+                return PmiAction::AskName(Zeroizing::new(line.to_owned()));
             }
-            "unpublish_name" => "cmd=unpublish_result rc=-1 msg=not_supported info=no".into(),
-            "lookup_name" => "cmd=lookup_result rc=-1 msg=not_supported info=not_supported".into(),
             other => format!("cmd={other} rc=-1 msg=unknown_command"),
         })
     }
@@ -307,7 +308,7 @@ fn is_whole(request: &[u8]) -> bool {
     request.strip_suffix(b"\n").is_some_and(|lines| lines.ends_with(b"\nendcmd"))
 }
 
-fn words(line: &str) -> HashMap<&str, &str> {
+pub(crate) fn words(line: &str) -> HashMap<&str, &str> {
     line.split_ascii_whitespace().filter_map(|word| word.split_once('=')).collect()
 }
 

@@ -23,6 +23,7 @@ use crate::job_report::Reporting;
 use crate::jobs::{self, Question};
 use crate::label::OutputStream;
 use crate::launch_context::LaunchContext;
+use crate::names::Names;
 use crate::node::{Node, Report};
 use crate::options::Options;
 use crate::output::Outputs;
@@ -65,8 +66,9 @@ pub(crate) struct Run {
     homes: Vec<usize>,
     /// Worlds, in order of their first processes.
     worlds: Vec<World>,
-    /// Which worlds have communicators with each other.
+    /// Worlds that have communicators with each other.
     connections: Connections,
+    names: Names,
     /// Requests to spawn that are not whole yet, by the rank that makes them.
     requests: HashMap<u32, SpawnRequest>,
     sender: SyncSender<RunEvent>,
@@ -189,6 +191,7 @@ impl Run {
             homes: Vec::new(),
             worlds: Vec::new(),
             connections: Connections::default(),
+            names: Names::default(),
             requests: HashMap::new(),
             sender,
             events,
@@ -382,7 +385,11 @@ impl Run {
             return self.handle_spawn(process, request);
         }
         let (world, rank) = self.world_of(process);
-        let action = self.worlds[world].server.handle(rank, &String::from_utf8_lossy(request));
+        let server = &mut self.worlds[world].server;
+        let action = server.handle(rank, &String::from_utf8_lossy(request));
+        if server.has_left(rank) {
+            self.names.forget(process);
+        }
         self.perform(process, action);
     }
 
@@ -465,6 +472,10 @@ impl Run {
                 }
                 self.send_to_all(&Message::new(MessageKind::PmiForAll, first, line));
             }
+            PmiAction::AskName(line) => {
+                let answer = self.names.handle(rank, &line);
+                self.send(rank, MessageKind::PmiAnswer, format!("{}\n", *answer).into());
+            }
             PmiAction::Wait => self.end_if_waiting_for_ended(),
             PmiAction::Share => self.share_values(first),
             PmiAction::Abort(code) => {
@@ -535,6 +546,7 @@ impl Run {
         }
         self.judge_end(rank, ended);
         self.connections.forget(rank);
+        self.names.forget(rank);
     }
 
     /// Handles the end of a rank, which may be a failure of all that are connected with it.
@@ -556,8 +568,7 @@ impl Run {
         let server = &mut self.worlds[world].server;
         let (is_open, has_joined) = (server.is_open(rank_there), server.has_joined(rank_there));
         // The ranks that have spawned it wait for it. Those of other libraries meet in ways of their own.
-        let is_missed =
-            (world > 0 && !has_joined) || self.worlds[world].unmet.contains(&rank);
+        let is_missed = (world > 0 && !has_joined) || self.worlds[world].unmet.contains(&rank);
         self.note_ended(rank);
         match (&ended.exit, self.worlds[world].birth) {
             (_, Birth::Failed) => return,

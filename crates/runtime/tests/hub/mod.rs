@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex};
 
-use boot::{BootError, Job, Launcher, NodePlace, SpawnRequest};
+use boot::{BootError, Job, Launcher, NameAnswer, NameQuestion, NodePlace, SpawnRequest};
 use zeroize::Zeroizing;
 
 /// The launcher of one job.
@@ -78,6 +78,10 @@ impl Launcher for Client {
 
     fn tell_connection(&mut self, _own: u64, _other: u64, _is: bool) -> Result<(), BootError> {
         Ok(())
+    }
+
+    fn ask_name(&mut self, _question: NameQuestion<'_>) -> Result<NameAnswer, BootError> {
+        Ok(NameAnswer::NotServed)
     }
 
     fn barrier(&mut self) -> Result<(), BootError> {
