@@ -12,7 +12,7 @@ trap '"${as[@]}" "$canele" lab down; rm -rf "$work"' EXIT
 
 # A copy that another user can read too.
 cp -r "$1" "$work/prefix"
-for program in sites collectives exchange spawn; do "$work/prefix/bin/mpicc" -Wall -Werror -O1 programs/$program.c -o "$work/$program" || exit 1; done
+for program in sites collectives exchange spawn merged; do "$work/prefix/bin/mpicc" -Wall -Werror -O1 programs/$program.c -o "$work/$program" || exit 1; done
 mkdir "$work/ids" "$work/north" "$work/south" "$work/caches"
 canele=$work/prefix/bin/canele mpiexec=$work/prefix/bin/mpiexec
 for site in north south; do
@@ -66,6 +66,8 @@ whole_grid() { # owner of the caches
 child 1 in /usr at south
 where on 2: 0 failures" "$(run -grid "$work/grid.toml" -n 2 "$work/spawn" where - 2 site south 2>&1 | sort)"
     check "and on free slots of all" "spawn on 5: 0 failures" "$(run -grid "$work/grid.toml" -n 5 "$work/spawn" talk 3 2>&1 | sed 's/talk/spawn/')"
+    check "all of MPI works on what they merge" "merged 8, 2 share memory: 0 failures" \
+        "$(run -grid "$work/grid.toml" -n 4 "$work/merged" 4 "$work/ids/file" 2>&1)"
     "${as[@]}" "$canele" grid status "$work/grid.toml" >"$work/said" 2>"$work/err"
     check "all hosts answer" "0 2 2" "$? $(grep -cE '^site0-node[01] +north +[0-9.]+ +[1-9]' "$work/said") $(grep -cE '^site1-node[01] +south +[0-9.]+ +[1-9]' "$work/said")"
     sed 's/"site1-node1/"site1-node9/' "$work/grid.toml" >"$work/more.toml"

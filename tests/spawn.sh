@@ -7,7 +7,7 @@ prefix=$(realpath "$1")
 mpiexec=$prefix/bin/mpiexec
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-"$prefix/bin/mpicc" -Wall -Werror -O1 programs/spawn.c -o "$work/spawn" || exit 1
+for program in spawn merged; do "$prefix/bin/mpicc" -Wall -Werror -O1 programs/$program.c -o "$work/$program" || exit 1; done
 printf '#!/bin/sh\nexec python3 %s/programs/pmi_spawn.py "$@"\n' "$PWD" >"$work/asks"
 chmod +x "$work/asks"
 run() { timeout 60 "$mpiexec" "$@"; }
@@ -50,6 +50,11 @@ for rails in shm tcp; do
     for ranks in 1 3; do
         check "$ranks spawn and talk over $rails" "talk on $ranks: 0 failures" "$(run -genv CANELE_RAILS $rails -n $ranks "$work/spawn" talk 2 2>&1)"
     done
+done
+# Everything on a communicator of both.
+for rails in shm tcp quic; do
+    check "parents and children merge over $rails" "merged 5, 5 share memory: 0 failures" \
+        "$(run -genv CANELE_RAILS $rails -n 2 "$work/merged" 3 "$work/file" 2>&1)"
 done
 check "children spawn, and theirs" "deeper on 2: 0 failures" "$(run -n 2 "$work/spawn" deeper 2>&1)"
 check "several programs" "several on 2: 0 failures" "$(run -n 2 "$work/spawn" several 2>&1)"
