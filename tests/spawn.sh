@@ -43,6 +43,9 @@ check "free slots are taken first, by the agents that run" "0@one 1@two 2@two;on
     "$(on_hosts -n 1 "$work/tells" "$work/tells" 3 | sort | tr '\n' ' ' | sed 's/ $/;/')$(sort "$work/started" | tr '\n' ';')"
 check "a host may be named, and may be new" "0@three 1@three;one;three;" \
     "$(on_hosts -n 1 "$work/tells" "$work/tells" 2 host=three | sort | tr '\n' ' ' | sed 's/ $/;/')$(sort "$work/started" | tr '\n' ';')"
+run -trace "$work/trace" -record "$work/record" -n 1 "$work/asks" "$work/asks" 1 >"$work/said" 2>"$work/err"
+check "recordings have the first world, and say so" "mpiexec: -trace, -record: ranks that are spawned are not in the file" "$(grep spawned "$work/err")"
+check "files of output have the world in their name" "0 1.0 1.1" "$(run -outfile-pattern "$work/out/%r" -n 1 "$work/asks" "$work/asks" 2 >/dev/null 2>&1; echo $(ls "$work/out"))"
 check "exit codes of all are printed" "Exit codes: [one] 0,0;Exit codes: [two] 0,0;" "$(on_hosts -print-all-exitcodes -n 1 "$work/tells" "$work/tells" 3 | grep Exit | sorted)"
 
 # MPI programs: over shared memory and TCP, from one rank and from several.

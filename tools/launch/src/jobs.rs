@@ -53,6 +53,8 @@ pub(crate) struct LoadAnswer {
 /// State of a rank in a [`LoadAnswer`].
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct RankAnswer {
+    /// Its world, and its rank there.
+    pub place: (u32, u32),
     pub host: String,
     pub site: Option<String>,
     pub has_ended: bool,
@@ -71,6 +73,10 @@ pub struct JobLoad {
 /// A rank of a running job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RankEntry {
+    /// Number of its world: those that are spawned follow the first.
+    pub world: u32,
+    /// Its rank there.
+    pub rank: u32,
     /// Name of its host.
     pub host: String,
     /// Name of its site, on a grid.
@@ -160,6 +166,8 @@ pub fn load(job: u32, watch: Duration) -> Result<JobLoad, String> {
         ));
     };
     let entry = |answer: RankAnswer| RankEntry {
+        world: answer.place.0,
+        rank: answer.place.1,
         view: RankView::of(answer.has_ended, answer.state.as_ref()),
         host: answer.host,
         site: answer.site,
@@ -233,6 +241,7 @@ mod tests {
                         ..RankState::default()
                     };
                     let rank = |has_ended, state| RankAnswer {
+                        place: (u32::from(has_ended), 0),
                         host: "a".into(),
                         site: None,
                         has_ended,
@@ -251,6 +260,7 @@ mod tests {
         let load = super::load(own, PATIENCE).unwrap();
         assert_eq!((load.facts.job, load.ranks.len()), (own, 2));
         assert_eq!(load.ranks[1].view, RankView::Ended);
+        assert_eq!((load.ranks[1].world, load.ranks[1].rank), (1, 0));
         let RankView::Reported(answer) = &load.ranks[0].view else { panic!("{load:?}") };
         assert_eq!(answer.load.as_ref().map(|load| load.posted), Some(3));
         let other = super::load(own, Duration::ZERO).unwrap_err();

@@ -28,6 +28,7 @@ fn rank(rank: &RankRates) -> Value {
         RankActivity::Computes => ("computes", &[][..]),
     };
     let mut object = json!({
+        "world": rank.world,
         "rank": rank.rank,
         "host": rank.host,
         "site": rank.site,

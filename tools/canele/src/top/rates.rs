@@ -14,7 +14,9 @@ pub(super) struct JobRates {
 /// A rank in an interval.
 #[derive(Clone, Debug)]
 pub(super) struct RankRates {
-    pub rank: usize,
+    /// Number of its world: those that are spawned follow the first.
+    pub world: u32,
+    pub rank: u32,
     pub host: String,
     pub site: Option<String>,
     pub state: RankActivity,
@@ -51,16 +53,16 @@ impl JobRates {
     /// Rates between two answers.
     pub fn between(before: &JobLoad, now: &JobLoad) -> Self {
         let ranks = now.ranks.iter().enumerate();
-        let ranks = ranks.map(|(rank, entry)| {
-            let before = before.ranks.get(rank).and_then(load);
-            RankRates::of(rank, entry, before)
+        let ranks = ranks.map(|(at, entry)| {
+            let before = before.ranks.get(at).and_then(load);
+            RankRates::of(entry, before)
         });
         Self { facts: now.facts.clone(), ranks: ranks.collect() }
     }
 }
 
 impl RankRates {
-    fn of(rank: usize, entry: &RankEntry, before: Option<&RankLoad>) -> Self {
+    fn of(entry: &RankEntry, before: Option<&RankLoad>) -> Self {
         let now = load(entry);
         let traffic = before.zip(now).and_then(|(before, now)| Traffic::between(before, now));
         let is_busy = traffic.as_ref().and_then(|it| it.mpi_share).is_some_and(|it| it >= BUSY);
@@ -75,7 +77,8 @@ impl RankRates {
             RankView::Reported(_) => RankActivity::Computes,
         };
         let (host, site) = (entry.host.clone(), entry.site.clone());
-        Self { rank, host, site, state, queues: now.cloned(), traffic }
+        let (world, rank) = (entry.world, entry.rank);
+        Self { world, rank, host, site, state, queues: now.cloned(), traffic }
     }
 
     /// Messages and bytes per second to a distance, or to all.
@@ -170,10 +173,12 @@ pub(super) mod tests {
     pub(in super::super) fn entry(load: Option<RankLoad>, waits: Vec<RankWait>) -> RankEntry {
         let report = RankReport { waits, load, ..RankReport::default() };
         let site = Some("here".to_owned());
-        RankEntry { host: "one".into(), site, view: RankView::Reported(report) }
+        let (world, rank) = (0, 0);
+        RankEntry { world, rank, host: "one".into(), site, view: RankView::Reported(report) }
     }
 
-    pub(in super::super) fn job(ranks: Vec<RankEntry>) -> JobLoad {
+    pub(in super::super) fn job(mut ranks: Vec<RankEntry>) -> JobLoad {
+        (0..).zip(&mut ranks).for_each(|(rank, entry)| entry.rank = rank);
         let facts = JobFacts {
             job: 7,
             ranks: ranks.len(),

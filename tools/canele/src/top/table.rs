@@ -49,7 +49,7 @@ fn shown(ranks: &[RankRates], room: usize) -> Vec<&RankRates> {
     let mut shown: Vec<&RankRates> = ranks.iter().collect();
     shown.sort_by_key(|rank| std::cmp::Reverse(rank.business()));
     shown.truncate(room);
-    shown.sort_by_key(|rank| rank.rank);
+    shown.sort_by_key(|rank| (rank.world, rank.rank));
     shown
 }
 
@@ -58,7 +58,7 @@ type Column = (&'static str, bool, fn(&RankRates) -> String);
 
 /// All columns. Those without any cell are left out.
 const COLUMNS: [Column; 13] = [
-    ("rank", false, |rank| rank.rank.to_string()),
+    ("rank", false, name),
     ("host", true, |rank| rank.host.clone()),
     ("does", true, activity),
     ("in MPI", false, share),
@@ -95,6 +95,14 @@ fn aligned(ranks: &[&RankRates]) -> Vec<String> {
         }
     }
     lines.iter().map(|line| line.trim_end().to_owned()).collect()
+}
+
+/// Name of a rank: its number, behind that of its world if it was spawned.
+fn name(rank: &RankRates) -> String {
+    match rank.world {
+        0 => rank.rank.to_string(),
+        world => format!("{world}.{}", rank.rank),
+    }
 }
 
 fn none() -> String {
@@ -145,13 +153,14 @@ fn count(count: Option<u64>) -> String {
 /// Traffic between sites, one line for each direction.
 fn places(rates: &JobRates) -> Vec<String> {
     let mut places: BTreeMap<(String, String), (f64, f64, u64, u64)> = BTreeMap::new();
-    let site_of = |rank: u32| rates.ranks.get(rank as usize).and_then(|it| it.site.clone());
+    let sites = rates.ranks.iter().map(|it| ((it.world, it.rank), &it.site));
+    let sites: BTreeMap<(u32, u32), &Option<String>> = sites.collect();
     for rank in &rates.ranks {
         let Some(traffic) = &rank.traffic else { continue };
         for sent in traffic.sent.iter().filter(|sent| sent.reach == Reach::Far) {
             let from = rank.site.clone().unwrap_or_else(|| rank.host.clone());
-            let to =
-                site_of(sent.rank).unwrap_or_else(|| format!("the site of rank {}", sent.rank));
+            let to = sites.get(&(rank.world, sent.rank)).and_then(|site| (*site).clone());
+            let to = to.unwrap_or_else(|| format!("the site of rank {}", sent.rank));
             let sum = places.entry((from, to)).or_default();
             sum.0 += sent.messages as f64 / traffic.seconds;
             sum.1 += sent.bytes as f64 / traffic.seconds;

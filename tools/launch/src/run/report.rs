@@ -143,7 +143,9 @@ impl Run {
     fn load(&self) -> Vec<u8> {
         let ranks = (0u32..).zip(&self.hosts).map(|(rank, name)| {
             let (host, site) = tree::host_and_site(name);
+            let (world, place) = self.world_of(rank);
             RankAnswer {
+                place: (world as u32, place),
                 host: host.into(),
                 site: site.map(str::to_owned),
                 has_ended: self.ended[rank as usize],

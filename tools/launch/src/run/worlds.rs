@@ -9,6 +9,7 @@ use signal_hook::consts::SIGKILL;
 use super::{Run, RunEvent};
 use crate::channel::{Message, MessageKind};
 use crate::node::{Node, Report};
+use crate::options::Options;
 use crate::pmi::{Server, Values};
 use crate::spawn_options::spawned;
 use crate::spawn_request::SpawnRequest;
@@ -120,6 +121,9 @@ impl Run {
         let values = Values::from_iter(request.values.iter().cloned());
         let server = world::server(&name, &options, &tree, values, self.options.universe_size());
         let hosts = tree.hosts.clone();
+        if self.worlds.len() == 1 {
+            self.tell_unrecorded();
+        }
         if self.options.verbose {
             let world = self.worlds.len();
             for (rank, host) in hosts.iter().enumerate() {
@@ -147,6 +151,18 @@ impl Run {
             self.count_as_ended(&lost);
         }
         Ok(())
+    }
+
+    /// Tells which recordings do not have spawned ranks.
+    fn tell_unrecorded(&self) {
+        let Options { trace, profile, record, .. } = &self.options;
+        let wanted = [("-trace", trace), ("-profile", profile), ("-record", record)];
+        let wanted: Vec<&str> =
+            wanted.iter().filter(|(_, file)| file.is_some()).map(|(name, _)| *name).collect();
+        if !wanted.is_empty() {
+            let wanted = wanted.join(", ");
+            tell!("mpiexec: {wanted}: ranks that are spawned are not in the file");
+        }
     }
 
     /// Notes that a spawned rank was started. Its parent goes on once all are.
