@@ -38,6 +38,14 @@ meanwhile() { # role, ranks, more arguments
     go -n "$2" "$work/ports" "$1" "${@:3}" >"$work/$1$2" 2>&1 &
     started+=($!)
 }
+for both in "all none" "sites all" "none sites"; do
+    export CANELE_RAILS=tcp
+    CANELE_ENCRYPT=${both% *} meanwhile accept 2 "$both"
+    CANELE_ENCRYPT=${both#* } meanwhile connect 1 "$both"
+    unset CANELE_RAILS
+    wait "${started[@]: -2}"
+    check "jobs with other wishes for encryption meet: $both" "ok accept ok connect" "$(echo $(cat "$work/accept2" "$work/connect1"))"
+done
 meanwhile first 2 three
 meanwhile second 1 three
 meanwhile third 2 three

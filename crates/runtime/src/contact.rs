@@ -6,6 +6,7 @@ use topo::sites::Locality;
 use wire::ProcessId;
 
 use crate::cards;
+use crate::encryption::EncryptionRule;
 
 /// A process, for processes of other jobs. It contains no secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +25,8 @@ pub(crate) struct JobFacts {
     pub cores: u32,
     /// Costs of messages.
     pub costs: Costs,
+    /// The job's wish for encrypted links.
+    pub encryption: EncryptionRule,
 }
 
 impl Contact {
@@ -59,9 +62,10 @@ impl Contact {
     /// Encodes the contact, for a message or a file.
     pub fn emit(&self) -> Vec<u8> {
         let ProcessId { job, rank } = self.process;
-        let JobFacts { key, cores, costs } = &self.job;
+        let JobFacts { key, cores, costs, encryption } = &self.job;
         let process = [&job.to_le_bytes()[..], &rank.to_le_bytes()].concat();
-        [&process[..], key, &cores.to_le_bytes(), &costs.emit(), &self.card].concat()
+        let facts = [&key[..], &cores.to_le_bytes(), &costs.emit(), &[encryption.emit()]].concat();
+        [&process[..], &facts, &self.card].concat()
     }
 
     /// Decodes a contact; `None` if the bytes are none.
@@ -70,10 +74,12 @@ impl Contact {
         let (rank, rest) = rest.split_first_chunk::<4>()?;
         let (key, rest) = rest.split_first_chunk::<32>()?;
         let (cores, rest) = rest.split_first_chunk::<4>()?;
-        let (costs, card) = rest.split_at_checked(Costs::LEN)?;
+        let (costs, rest) = rest.split_at_checked(Costs::LEN)?;
+        let (encryption, card) = rest.split_first()?;
+        let encryption = EncryptionRule::parse(*encryption)?;
         let process = ProcessId { job: u64::from_le_bytes(*job), rank: u32::from_le_bytes(*rank) };
         let (cores, costs) = (u32::from_le_bytes(*cores), Costs::parse(costs)?);
-        let job = JobFacts { key: *key, cores, costs };
+        let job = JobFacts { key: *key, cores, costs, encryption };
         cards::is_card(card).then(|| Self::new(process, job, card.to_vec()))
     }
 }

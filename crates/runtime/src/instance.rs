@@ -21,6 +21,7 @@ use wire::PeerId;
 
 use crate::cards::{CARD, gateways, locality, locality_of, make_card};
 use crate::context::{self, Members, NameContext};
+use crate::encryption::{EncryptionRule, LinkSites};
 use crate::error::{Error, Result};
 use crate::modex::{self, Modex};
 use crate::peers::KnownPeers;
@@ -51,6 +52,7 @@ pub struct Instance {
     modex: Modex,
     /// Processes whose contacts are known, among them all of other jobs.
     known: Mutex<KnownPeers>,
+    link_sites: Arc<LinkSites>,
     /// Number of communicators with processes of each other job.
     connections: Mutex<BTreeMap<u64, usize>>,
     members: Arc<OnceLock<Members>>,
@@ -79,12 +81,12 @@ impl Instance {
             // A message that nobody can read is lost.
             let _ = writeln!(std::io::stderr(), "canele: {notice}");
         }
-        let known_sites = Arc::new(OnceLock::new());
+        let link_sites = Arc::<LinkSites>::default();
         let policy = idle_pollers(policy(&job))?;
         let own_vcis = vci::wanted(needs.is_multithreaded, &policy)?;
         let costs: Arc<dyn CostStore> = Arc::new(StoredCosts::of_environment());
         let host = costs.host();
-        let opened = open_rails(&job, &wanted_rails(), &known_sites, &costs)?;
+        let opened = open_rails(&job, &wanted_rails(), &link_sites, &costs)?;
         for rail in &opened.rails {
             debug!(rail = rail.name(), "is open");
         }
@@ -97,8 +99,8 @@ impl Instance {
         let modex =
             modex::exchange(&job, &locality, (own_vcis, &host), |rank| locality_of(&job, rank))?;
         opened.check_reach(&job, modex.sites.nodes())?;
-        known_sites.get_or_init(|| modex.sites.clone());
-        let later_vcis = open_later_vcis(&job, &modex, &locality, (&known_sites, &costs))?;
+        link_sites.map.get_or_init(|| modex.sites.clone());
+        let later_vcis = open_later_vcis(&job, &modex, &locality, (&link_sites, &costs))?;
         let job = Arc::new(job);
         let policy = policy.woken_in(Duration::from_nanos(host.wake_ns));
         let shares_machine = modex.is_oversubscribed && modex.sites.nodes() > 1;
@@ -134,7 +136,8 @@ impl Instance {
         let node_identity = node_identity();
         let next_context = AtomicU32::new(context::FIRST_DRAWN);
         let name_context = OnceLock::new();
-        let known = Mutex::new(KnownPeers::of(&job, &modex, card));
+        let rule = EncryptionRule::of_settings()?;
+        let known = Mutex::new(KnownPeers::of(&job, &modex, card, rule));
         Ok(Self {
             job,
             progress,
@@ -142,6 +145,7 @@ impl Instance {
             node_identity,
             modex,
             known,
+            link_sites,
             connections: Mutex::default(),
             members,
             name_context,
@@ -280,6 +284,11 @@ impl Instance {
     /// The processes whose contacts are known.
     pub(crate) fn known(&self) -> MutexGuard<'_, KnownPeers> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sites of peers, for the encryption of links.
+    pub(crate) fn link_sites(&self) -> &Arc<LinkSites> {
+        &self.link_sites
     }
 
     /// Number of communicators with processes of each other job.
@@ -464,7 +473,7 @@ fn open_later_vcis(
     job: &Job,
     modex: &Modex,
     locality: &Locality,
-    (sites, costs): (&Arc<OnceLock<SiteMap>>, &Arc<dyn CostStore>),
+    (sites, costs): (&Arc<LinkSites>, &Arc<dyn CostStore>),
 ) -> Result<Vec<(Opened, String)>, String> {
     if modex.vcis == 1 {
         return Ok(Vec::new());

@@ -7,6 +7,7 @@
 mod cards;
 mod contact;
 pub mod context;
+mod encryption;
 mod error;
 mod instance;
 mod life;

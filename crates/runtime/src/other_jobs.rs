@@ -1,7 +1,7 @@
 //! Processes of other jobs: how they become peers, and where they are.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cost::CostStore;
@@ -83,6 +83,9 @@ impl Instance {
         let peer = self
             .progress()
             .look(|worker| worker.add_peer(process, key.expose(), contact.card().to_vec()));
+        let sites = SiteMap::of(&[known.own().locality(), contact.locality()]);
+        let rules = (known.own().job().encryption, contact.job().encryption);
+        self.link_sites().note_other(peer, rules, sites.site(0) == sites.site(1));
         known.note_other(peer, contact.clone());
         Ok(peer)
     }
@@ -200,10 +203,8 @@ impl Instance {
         }
         let text = |error: std::io::Error| Error(error.to_string());
         let costs: Arc<dyn CostStore> = Arc::new(StoredCosts::of_environment());
-        // No link leads to a process of this job.
-        let sites = Arc::new(OnceLock::from(SiteMap::flat()));
-        let opened =
-            open_rails_to_others(self.job(), &wanted_rails(), &sites, &costs).map_err(Error)?;
+        let opened = open_rails_to_others(self.job(), &wanted_rails(), self.link_sites(), &costs)
+            .map_err(Error)?;
         let locality = locality(&opened.networks).map_err(Error)?;
         let gateways = gateways().map_err(Error)?;
         let card = make_card(&opened.rails, &locality, &gateways);

@@ -9,6 +9,7 @@ use topo::processor;
 use wire::{PeerId, ProcessId};
 
 use crate::contact::{Contact, JobFacts};
+use crate::encryption::EncryptionRule;
 use crate::modex::Modex;
 
 /// Known processes.
@@ -25,11 +26,11 @@ pub(crate) struct KnownPeers {
 
 impl KnownPeers {
     /// Knows this process only, by its business card.
-    pub fn of(job: &Job, modex: &Modex, card: Vec<u8>) -> Self {
+    pub fn of(job: &Job, modex: &Modex, card: Vec<u8>, encryption: EncryptionRule) -> Self {
         let key = JobKey::of(job.secret(), job.id());
         let own = PeerId(job.rank());
         let cores = processor::cores().machine as u32;
-        let facts = JobFacts { key: key.public(), cores, costs: modex.costs };
+        let facts = JobFacts { key: key.public(), cores, costs: modex.costs, encryption };
         let process = ProcessId { job: job.id(), rank: job.rank() };
         let contacts = [(own, Contact::new(process, facts, card))].into();
         Self { own, key, is_open: job.size() > 1, contacts, others: BTreeMap::new() }

@@ -20,12 +20,12 @@ use rail_shm::{ShmConfig, ShmRail};
 use rail_tcp::{TcpConfig, TcpRail};
 use recorder::Recorder;
 use relay::Gateways;
-use topo::sites::SiteMap;
 use tracing::debug;
 use wire::PeerId;
 
 use crate::cards::{CARD, Cards};
 use crate::context::Members;
+use crate::encryption::{EncryptionRule, LinkSites};
 use crate::modex::Modex;
 use crate::traced::traced;
 use crate::{record, strategy};
@@ -137,11 +137,11 @@ fn first_generation() -> u32 {
 }
 
 /// Opens these rails of this process, of which one alone in its job needs only that to itself. Settings restrict the
-/// networks. `sites` is set before the first link opens and says which links cross sites.
+/// networks. `sites` says which links are encrypted.
 pub(super) fn open_rails(
     job: &Job,
     wanted: &str,
-    sites: &Arc<OnceLock<SiteMap>>,
+    sites: &Arc<LinkSites>,
     costs: &Arc<dyn CostStore>,
 ) -> Result<Opened, String> {
     let own = LoopbackRail::new(PeerId(job.rank()));
@@ -158,7 +158,7 @@ pub(super) fn open_rails(
 pub(super) fn open_rails_to_others(
     job: &Job,
     wanted: &str,
-    sites: &Arc<OnceLock<SiteMap>>,
+    sites: &Arc<LinkSites>,
     costs: &Arc<dyn CostStore>,
 ) -> Result<Opened, String> {
     let mut opened = Opened::default();
@@ -252,14 +252,14 @@ fn open_shm(job: &Job, host: HostCost, opened: &mut Opened) -> Result<(), String
 /// Opens the rail over TCP, and one more for each further network.
 fn open_tcp(
     job: &Job,
-    sites: &Arc<OnceLock<SiteMap>>,
+    sites: &Arc<LinkSites>,
     costs: &Arc<dyn CostStore>,
     opened: &mut Opened,
 ) -> Result<(), String> {
     let config = TcpConfig {
         interface: interface(),
         connect_timeout: CONNECT_TIMEOUT,
-        encryption: encryption(job, sites)?,
+        encryption: sites.encryption(job, EncryptionRule::of_settings()?),
         congestion: congestion(),
         costs: Arc::clone(costs),
         ..TcpConfig::new(PeerId(job.rank()), job.id(), job.secret().clone())
@@ -287,27 +287,6 @@ fn congestion() -> Congestion {
     }
 }
 
-/// Returns the links to encrypt: those between sites, unless the setting says otherwise. The rank in a hello may be
-/// out of range, because it is not authenticated yet.
-fn encryption(job: &Job, sites: &Arc<OnceLock<SiteMap>>) -> Result<Encryption, String> {
-    let wanted = settings::ENCRYPT.text();
-    match wanted.trim() {
-        "sites" => {
-            let (sites, own, size) = (Arc::clone(sites), job.rank(), job.size());
-            let is_here =
-                move |peer: u32, map: &SiteMap| peer < size && map.site(peer) == map.site(own);
-            let covers = move |peer: PeerId| !sites.get().is_some_and(|map| is_here(peer.0, map));
-            Ok(Encryption::Some(Arc::new(covers)))
-        }
-        "all" => Ok(Encryption::All),
-        "none" => Ok(Encryption::None),
-        _ => {
-            let variable = settings::ENCRYPT.variable();
-            Err(format!("{variable}={wanted}: `sites`, `all` or `none` is needed"))
-        }
-    }
-}
-
 /// Opens the rail over UDP, preceded by a second one whose links overtake the first's (`QuicConfig::passes`).
 fn open_quic(job: &Job, costs: &Arc<dyn CostStore>, opened: &mut Opened) -> Result<(), String> {
     let config = QuicConfig {
@@ -329,13 +308,13 @@ fn open_quic(job: &Job, costs: &Arc<dyn CostStore>, opened: &mut Opened) -> Resu
 }
 
 /// Opens the rail over libfabric. One that nobody has asked for may be missing.
-fn open_ofi(job: &Job, sites: &Arc<OnceLock<SiteMap>>, opened: &mut Opened) -> Result<(), String> {
+fn open_ofi(job: &Job, sites: &Arc<LinkSites>, opened: &mut Opened) -> Result<(), String> {
     let config = OfiConfig {
         rank: PeerId(job.rank()),
         job: job.id(),
         secret: job.secret().clone(),
         connect_timeout: CONNECT_TIMEOUT,
-        encryption: encryption(job, sites)?,
+        encryption: sites.encryption(job, EncryptionRule::of_settings()?),
     };
     let provider = settings::OFI_PROVIDER.given().map(|name| name.to_string_lossy().into_owned());
     let is_asked_for = provider.is_some() || settings::RAILS.given().is_some();
