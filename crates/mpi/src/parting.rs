@@ -15,12 +15,13 @@ impl Comm {
         self.replace_other_jobs(jobs);
     }
 
-    /// Ends the connection with other jobs.
-    pub(crate) fn part_jobs(&self) {
+    /// Ends the connection with other jobs. True if there were some.
+    pub(crate) fn part_jobs(&self) -> bool {
         let jobs = self.replace_other_jobs(Vec::new());
         if !jobs.is_empty() {
             self.process().part_from(&jobs);
         }
+        !jobs.is_empty()
     }
 
     /// Waits until this process's messages are complete, and all have come so far. Afterwards a failure of one job does not
@@ -31,8 +32,14 @@ impl Comm {
     pub fn disconnect(&self) -> Result<()> {
         let context = self.context();
         self.progress().wait(|worker| (!worker.engine.has_pending_in(context)).then_some(()));
+        let has_parted = self.part_jobs();
         // All have told the launcher once the first one leaves the barrier.
-        self.part_jobs();
-        collective::barrier(self)
+        collective::barrier(self)?;
+        if has_parted {
+            // One that leaves may end, and its job with it, while others still are in the first barrier. Nobody is when
+            // the first one leaves the second. Whoever ends now, this process is through.
+            let _ = collective::barrier(self);
+        }
+        Ok(())
     }
 }

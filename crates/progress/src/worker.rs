@@ -91,6 +91,8 @@ pub struct Worker {
     posted: Vec<LastShort>,
     /// Peers for which the bypass link was requested (see [`Rail::passes`]).
     passed: BTreeSet<PeerId>,
+    /// Peers whose end nobody is told of.
+    may_end: BTreeSet<PeerId>,
     /// Awaited peers that were never contacted.
     liveness: LivenessState,
     /// Peers whose failure threads wait for.
@@ -189,6 +191,7 @@ impl Worker {
             row: ShortRun::default(),
             posted: Vec::new(),
             passed: BTreeSet::default(),
+            may_end: BTreeSet::default(),
             unannounced: BTreeSet::new(),
             liveness: LivenessState::new(rank, Duration::ZERO),
             looked_after: Vec::new(),

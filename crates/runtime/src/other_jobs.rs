@@ -126,6 +126,7 @@ impl Instance {
             let count = connections.entry(*job).or_insert(0);
             *count += 1;
             if *count == 1 {
+                self.set_may_end(*job, false);
                 // A launcher that fails ends this process.
                 let _ = self.job().tell_connection(*job, true);
             }
@@ -134,7 +135,7 @@ impl Instance {
     }
 
     /// Notes the end of a communicator with other jobs. The launcher knows it on return: it does not end this job any more
-    /// when one of them fails, nor the reverse, once all processes of both have parted.
+    /// when one of them fails, nor the reverse, once this holds for all processes of both.
     pub fn part_from(&self, jobs: &[u64]) {
         let mut connections = self.connections();
         for job in jobs {
@@ -142,9 +143,16 @@ impl Instance {
             *count -= 1;
             if *count == 0 {
                 connections.remove(job);
+                self.set_may_end(*job, true);
                 let _ = self.job().tell_connection(*job, false);
             }
         }
+    }
+
+    /// Sets whether the processes of another job may end without a word.
+    fn set_may_end(&self, job: u64, may_end: bool) {
+        let peers = self.known().of_job(job);
+        self.progress().look(|worker| worker.set_may_end(&peers, may_end));
     }
 
     /// Waits until all messages to other jobs have arrived. Nothing else keeps this process until they have: it does not

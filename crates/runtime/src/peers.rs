@@ -57,6 +57,13 @@ impl KnownPeers {
         self.others.values().copied().collect()
     }
 
+    /// The peers of another job.
+    pub fn of_job(&self, job: u64) -> Vec<PeerId> {
+        let first = ProcessId { job, rank: 0 };
+        let of_job = self.others.range(first..).take_while(|(process, _)| process.job == job);
+        of_job.map(|(_, peer)| *peer).collect()
+    }
+
     /// True if processes of other jobs are known.
     pub fn has_others(&self) -> bool {
         !self.others.is_empty()

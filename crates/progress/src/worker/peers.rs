@@ -105,6 +105,16 @@ impl Worker {
         all
     }
 
+    /// Sets whether these peers may end: then nobody is told of it.
+    pub fn set_may_end(&mut self, peers: &[PeerId], may_end: bool) {
+        for peer in peers {
+            match may_end {
+                true => self.may_end.insert(*peer),
+                false => self.may_end.remove(peer),
+            };
+        }
+    }
+
     /// True if all that was sent to these peers has arrived there, or at their systems, or they have failed.
     pub fn has_delivered_to(&mut self, peers: &[PeerId]) -> bool {
         let mut is_delivered = true;

@@ -192,7 +192,7 @@ impl Worker {
                 Action::Close { peer, rail, reason } => self.close_link(rail, peer, reason),
                 Action::Fail { peer, text } => {
                     debug!(peer = %self.peers.name(peer), ?text, "the peer has failed");
-                    if let Some(text) = text {
+                    if let Some(text) = text.filter(|_| !self.may_end.contains(&peer)) {
                         self.journal.note_fault(Instant::now(), text);
                     }
                     self.fail_peer(peer);
