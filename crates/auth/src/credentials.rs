@@ -5,8 +5,9 @@
 //! proves itself with its own MAC. The acceptor's verdict decides whether this connection is the link. MACs are
 //! HMAC-SHA256 under the secret. They bind role, ranks and both nonces, so that nothing recorded can be replayed.
 //!
-//! On an encrypted link everything after the hello is encrypted. The MACs then also bind the keys that the two ends
-//! agreed on: a man in the middle has other keys with each of them.
+//! On an encrypted link everything after the hello is encrypted. TLS then proves the acceptor, and there is no answer.
+//! The initiator's MAC binds its hello to the keys that the two ends agreed on. A man in the middle has other keys with
+//! each of them, and no two connections have the same.
 
 use connect::{HelloPrefix, Refusal};
 use hmac::{Hmac, Mac};
@@ -115,6 +116,28 @@ impl Credentials {
         proof: &[u8; PROOF_LEN],
     ) -> Result<(), Refusal> {
         self.check(&[b"proof!", hello, binding, &answer[..32]], proof, Refusal::Secret)
+    }
+
+    /// Returns the initiator's proof over an encrypted connection.
+    pub fn proof_with_keys(&self, hello: &Hello, binding: &Binding) -> [u8; PROOF_LEN] {
+        self.code(&[b"keyed!", hello, binding])
+    }
+
+    /// Checks that a proof over an encrypted connection proves knowledge of the secret. A connection without keys has
+    /// no such proof.
+    ///
+    /// # Errors
+    /// Returned when it does not.
+    pub fn check_proof_with_keys(
+        &self,
+        hello: &Hello,
+        binding: &Binding,
+        proof: &[u8; PROOF_LEN],
+    ) -> Result<(), Refusal> {
+        if *binding == CLEAR {
+            return Err(Refusal::Clear);
+        }
+        self.check(&[b"keyed!", hello, binding], proof, Refusal::Secret)
     }
 
     /// Returns the MAC that binds `words`, a request to a gateway, to a proof.
@@ -272,15 +295,16 @@ mod tests {
         let (a, b) = (side(0, 9, 1), side(1, 9, 1));
         let hello = a.hello(PeerId(1), true, 1, [5; 32]);
         let (one, other) = ([1; 32], [2; 32]);
-        let answer = b.answer(&hello, &one, [6; 32]);
-        assert_eq!(a.check_answer(&hello, &one, &answer), Ok(()));
-        assert_eq!(a.check_answer(&hello, &other, &answer), Err(Refusal::Secret));
-        assert_eq!(a.check_answer(&hello, &CLEAR, &answer), Err(Refusal::Secret));
-        let proof = a.proof(&hello, &one, &answer);
-        assert_eq!(b.check_proof(&hello, &one, &answer, &proof), Ok(()));
-        assert_eq!(b.check_proof(&hello, &other, &answer, &proof), Err(Refusal::Secret));
+        let proof = a.proof_with_keys(&hello, &one);
+        assert_eq!(b.check_proof_with_keys(&hello, &one, &proof), Ok(()));
+        assert_eq!(b.check_proof_with_keys(&hello, &other, &proof), Err(Refusal::Secret));
         let mut clear = hello;
         clear[ENCRYPTS_AT] = 0;
-        assert_eq!(b.check_proof(&clear, &one, &answer, &proof), Err(Refusal::Secret));
+        assert_eq!(b.check_proof_with_keys(&clear, &one, &proof), Err(Refusal::Secret));
+        let answer = b.answer(&hello, &one, [6; 32]);
+        assert_eq!(b.check_proof(&hello, &one, &answer, &proof), Err(Refusal::Secret));
+        // Without keys nothing is fresh.
+        let proof = a.proof_with_keys(&hello, &CLEAR);
+        assert_eq!(b.check_proof_with_keys(&hello, &CLEAR, &proof), Err(Refusal::Clear));
     }
 }

@@ -3,15 +3,19 @@
 //! | end | state | awaits | says then |
 //! |---|---|---|---|
 //! | caller | [`Called`] | the answer | its proof |
+//! | caller | [`Agreeing`], if it encrypts | keys | its proof |
 //! | caller | [`Proved`] | the verdict | – |
 //! | acceptor | [`Listening`] | the hello | – |
-//! | acceptor | [`Introduced`] | keys, if the caller encrypts | the answer |
+//! | acceptor | [`Introduced`] | keys, if the caller encrypts | the answer, if not |
 //! | acceptor | [`Challenged`] | the proof | – |
+//! | acceptor | [`Keyed`], if the caller encrypts | the proof | – |
 //! | acceptor | [`Identified`] | the decision of [`Links::judge`] | the verdict |
 //!
-//! Over QUIC the channel has proved both ends, so that answer and proof are left out ([`Own::Channel`]). Each state is
-//! a type whose methods lead to the next one; [`Handshake`] is a connection in one of them. It takes bytes in any
-//! pieces, and none that follow the handshake. It never holds more than one message. Time is the rail's clock.
+//! TLS proves both ends while they agree on keys. So an encrypted connection needs no answer, which saves a round trip:
+//! the caller's proof follows its last message of TLS, and binds hello and keys. Over QUIC TLS comes before the hello,
+//! and answer and proof are left out ([`Own::Channel`]). Each state is a type whose methods lead to the next one;
+//! [`Handshake`] is a connection in one of them. It takes bytes in any pieces, and none that follow the handshake. It
+//! never holds more than one message. Time is the rail's clock.
 
 use std::time::Duration;
 
@@ -71,10 +75,12 @@ pub struct Handshake {
 #[derive(Clone, Copy, Debug)]
 enum HandshakeState {
     Called(Called),
+    Agreeing(Agreeing),
     Proved(Proved),
     Listening(Listening),
     Introduced(Introduced),
     Challenged(Challenged),
+    Keyed(Keyed),
     Identified,
 }
 
@@ -148,6 +154,20 @@ impl Called {
     }
 }
 
+/// HandshakeState of a caller that has said hello, and agrees on keys.
+#[derive(Clone, Copy, Debug)]
+struct Agreeing {
+    asked: Asked,
+    hello: Hello,
+}
+
+impl Agreeing {
+    fn handle_keys(self, keys: &Keyring, binding: &Binding) -> (Proved, [u8; PROOF_LEN]) {
+        let proof = keys.with(self.asked.peer()).proof_with_keys(&self.hello, binding);
+        (Proved { asked: self.asked }, proof)
+    }
+}
+
 /// HandshakeState of a caller that has proved itself. The acceptor may take the connection for the link already.
 #[derive(Clone, Copy, Debug)]
 struct Proved {
@@ -201,7 +221,7 @@ impl Introduced {
         (Challenged { introduced: self, answer }, answer)
     }
 
-    /// The channel has proved who the caller is.
+    /// The channel, or a proof, says who the caller is.
     fn identify(self) -> Identified {
         Identified { caller: self.caller }
     }
@@ -223,6 +243,25 @@ impl Challenged {
     ) -> Result<Identified, Refusal> {
         let Introduced { caller, hello } = self.introduced;
         keys.with(caller.peer).check_proof(&hello, binding, &self.answer, proof)?;
+        Ok(self.introduced.identify())
+    }
+}
+
+/// HandshakeState of an acceptor that shares keys with its caller and awaits the proof.
+#[derive(Clone, Copy, Debug)]
+struct Keyed {
+    introduced: Introduced,
+}
+
+impl Keyed {
+    fn handle_proof(
+        self,
+        keys: &Keyring,
+        binding: &Binding,
+        proof: &[u8; PROOF_LEN],
+    ) -> Result<Identified, Refusal> {
+        let Introduced { caller, hello } = self.introduced;
+        keys.with(caller.peer).check_proof_with_keys(&hello, binding, proof)?;
         Ok(self.introduced.identify())
     }
 }
@@ -268,6 +307,9 @@ impl Handshake {
     pub fn call(own: &Own<'_>, opening: &Opening, deadline: Duration) -> (Self, Hello) {
         let (asked, hello) = (opening.asked, own.hello(opening));
         let state = match own {
+            Own::Codes(_) if opening.encrypts => {
+                HandshakeState::Agreeing(Agreeing { asked, hello })
+            }
             Own::Codes(_) => HandshakeState::Called(Called { asked, hello }),
             Own::Channel { .. } => HandshakeState::Proved(Proved { asked }),
         };
@@ -283,10 +325,12 @@ impl Handshake {
     pub fn asked(&self) -> Option<Asked> {
         match self.state {
             HandshakeState::Called(Called { asked, .. })
+            | HandshakeState::Agreeing(Agreeing { asked, .. })
             | HandshakeState::Proved(Proved { asked }) => Some(asked),
             HandshakeState::Listening(_)
             | HandshakeState::Introduced(_)
             | HandshakeState::Challenged(_)
+            | HandshakeState::Keyed(_)
             | HandshakeState::Identified => None,
         }
     }
@@ -301,8 +345,10 @@ impl Handshake {
         match self.state {
             HandshakeState::Introduced(_)
             | HandshakeState::Challenged(_)
+            | HandshakeState::Keyed(_)
             | HandshakeState::Identified => true,
             HandshakeState::Called(_)
+            | HandshakeState::Agreeing(_)
             | HandshakeState::Proved(_)
             | HandshakeState::Listening(_) => false,
         }
@@ -310,7 +356,7 @@ impl Handshake {
 
     /// True if the acceptor has a proof to check next.
     pub fn awaits_proof(&self) -> bool {
-        matches!(self.state, HandshakeState::Challenged(_))
+        matches!(self.state, HandshakeState::Challenged(_) | HandshakeState::Keyed(_))
     }
 
     /// Time on the rail's clock at which the connection is given up unless it has become a link.
@@ -324,7 +370,7 @@ impl Handshake {
         now >= self.deadline && !(self.is_proved() && is_alive())
     }
 
-    /// Number of bytes to the end of the next message. 0 if none is awaited.
+    /// Number of bytes to the end of the next message. 0 if keys or a decision are awaited.
     pub fn missing(&self) -> usize {
         self.message_len() - self.got.len()
     }
@@ -334,8 +380,10 @@ impl Handshake {
             HandshakeState::Called(_) => ANSWER_LEN,
             HandshakeState::Proved(_) => VERDICT_LEN,
             HandshakeState::Listening(_) => HELLO_LEN,
-            HandshakeState::Challenged(_) => PROOF_LEN,
-            HandshakeState::Introduced(_) | HandshakeState::Identified => 0,
+            HandshakeState::Challenged(_) | HandshakeState::Keyed(_) => PROOF_LEN,
+            HandshakeState::Agreeing(_)
+            | HandshakeState::Introduced(_)
+            | HandshakeState::Identified => 0,
         }
     }
 
@@ -380,11 +428,23 @@ impl Handshake {
                 let identified = state.handle_proof(keys, &binding()?, whole(&message)?)?;
                 Ok(self.identify(identified))
             }
-            // Such states and messages do not exist.
-            (HandshakeState::Called(_) | HandshakeState::Challenged(_), Own::Channel { .. })
-            | (HandshakeState::Introduced(_) | HandshakeState::Identified, _) => {
-                Err(Refusal::Protocol.into())
+            (HandshakeState::Keyed(state), Own::Codes(keys)) => {
+                let identified = state.handle_proof(keys, &binding()?, whole(&message)?)?;
+                Ok(self.identify(identified))
             }
+            // Such states and messages do not exist.
+            (
+                HandshakeState::Called(_)
+                | HandshakeState::Challenged(_)
+                | HandshakeState::Keyed(_),
+                Own::Channel { .. },
+            )
+            | (
+                HandshakeState::Agreeing(_)
+                | HandshakeState::Introduced(_)
+                | HandshakeState::Identified,
+                _,
+            ) => Err(Refusal::Protocol.into()),
         }
     }
 
@@ -393,7 +453,8 @@ impl Handshake {
         identified.step()
     }
 
-    /// Goes on once keys are agreed on, or if there are none, after [`Step::Introduced`]. Returns the answer to say.
+    /// Goes on once keys are agreed on, or, at the acceptor, if there are none. Returns what to say: the caller's
+    /// proof, the acceptor's answer without keys, and nothing with keys.
     ///
     /// # Errors
     /// No keys were awaited.
@@ -402,13 +463,28 @@ impl Handshake {
         keys: &Keyring,
         binding: &Binding,
         nonce: Nonce,
-    ) -> Result<Answer, HandshakeEnd> {
-        let HandshakeState::Introduced(state) = self.state else {
-            return Err(Refusal::Protocol.into());
+    ) -> Result<Vec<u8>, HandshakeEnd> {
+        let (state, said) = match self.state {
+            HandshakeState::Agreeing(state) => {
+                let (proved, proof) = state.handle_keys(keys, binding);
+                (HandshakeState::Proved(proved), proof.to_vec())
+            }
+            HandshakeState::Introduced(introduced) if introduced.caller.encrypts => {
+                (HandshakeState::Keyed(Keyed { introduced }), Vec::new())
+            }
+            HandshakeState::Introduced(state) => {
+                let (challenged, answer) = state.challenge(keys, binding, nonce);
+                (HandshakeState::Challenged(challenged), answer.to_vec())
+            }
+            HandshakeState::Called(_)
+            | HandshakeState::Proved(_)
+            | HandshakeState::Listening(_)
+            | HandshakeState::Challenged(_)
+            | HandshakeState::Keyed(_)
+            | HandshakeState::Identified => return Err(Refusal::Protocol.into()),
         };
-        let (challenged, answer) = state.challenge(keys, binding, nonce);
-        self.state = HandshakeState::Challenged(challenged);
-        Ok(answer)
+        self.state = state;
+        Ok(said)
     }
 
     /// Ends the handshake without a link.

@@ -242,6 +242,25 @@ impl<K: Copy> Links<K> {
         (!is_open).then(|| self.agree(asked.peer, generation))
     }
 
+    /// Takes a connection for the link before the verdict of its other end, for which this end has proved itself.
+    /// `None` if the other end may decide otherwise: it may have another link, or its own attempt wins.
+    pub fn anticipate(&mut self, asked: Asked) -> Option<Agreed> {
+        let is_first = asked.generation == 1 && !self.openings.contains_key(&asked.peer);
+        let wins = !self.counts_as_lower(asked.peer);
+        let is_dialled = matches!(self.links.get(&asked.peer), Some(RailLink::Dialling(_)));
+        (is_first && wins && is_dialled).then(|| self.agree(asked.peer, asked.generation))
+    }
+
+    /// Handles the acceptance of a link that was [anticipated](Self::anticipate), and how its other end counts it.
+    pub fn handle_acceptance(&mut self, asked: Asked, generation: u32) {
+        self.agree(asked.peer, generation);
+    }
+
+    /// True if of crossing connections that of the peer is the link.
+    fn counts_as_lower(&self, peer: PeerId) -> bool {
+        self.is_lower.get(&peer).copied().unwrap_or(peer < self.own)
+    }
+
     /// Records that a connection ended before the verdict of its other end arrived, which may have accepted it. The
     /// next opening has a later number, and replaces that one.
     pub fn handle_unanswered(&mut self, asked: Asked) {
@@ -263,7 +282,7 @@ impl<K: Copy> Links<K> {
         generation: u32,
         has_proved: impl FnOnce() -> bool,
     ) -> Verdict<K> {
-        let is_lower = self.is_lower.get(&caller).copied().unwrap_or(caller < self.own);
+        let is_lower = self.counts_as_lower(caller);
         let older = match self.links.get(&caller) {
             None => None,
             Some(RailLink::Open { key }) if generation > self.generation(caller) => Some(*key),

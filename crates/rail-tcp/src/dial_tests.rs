@@ -130,29 +130,47 @@ fn a_peer_that_computes_is_waited_for() {
     }
 }
 
+/// The higher rank waits, for its connection may lose against one that it does not know of.
 #[test]
 fn a_verdict_is_waited_for_however_long_the_peer_computes_before_it() {
     for encryption in [Encryption::None, Encryption::All] {
         let mut pair = DialPair::with(encryption, PATIENCE);
-        pair.connect(0);
+        pair.connect(1);
         let limit = Instant::now() + Duration::from_secs(20);
-        while !has_proved_to(&pair.rails[0].sockets, PeerId(1)) {
-            pair.poll(1);
+        while !has_proved_to(&pair.rails[1].sockets, PeerId(0)) {
             pair.poll(0);
+            pair.poll(1);
             assert!(Instant::now() < limit, "no answer");
         }
         assert_eq!(pair.up, [false; 2]);
-        let dialled = pair.rails[0].pending;
-        pair.poll_for(&[0], 6 * PATIENCE);
+        let dialled = pair.rails[1].pending;
+        pair.poll_for(&[1], 6 * PATIENCE);
         assert!(
-            has_proved_to(&pair.rails[0].sockets, PeerId(1)),
+            has_proved_to(&pair.rails[1].sockets, PeerId(0)),
             "given up: the peer may have taken it"
         );
-        assert_eq!(pair.rails[0].pending, dialled, "there is no need for another");
+        assert_eq!(pair.rails[1].pending, dialled, "there is no need for another");
         pair.come_up();
         pair.poll_for(&[0, 1], PATIENCE);
         assert!(pair.down.is_empty() && pair.refused.is_empty(), "{:?}", pair.down);
     }
+}
+
+#[test]
+fn a_link_without_its_verdict_lasts_however_long_the_peer_computes_before_it() {
+    let mut pair = DialPair::with(Encryption::All, PATIENCE);
+    pair.connect(0);
+    let limit = Instant::now() + Duration::from_secs(20);
+    while !pair.up[0] {
+        pair.poll(1);
+        pair.poll(0);
+        assert!(Instant::now() < limit, "no link");
+    }
+    pair.poll_for(&[0], 6 * PATIENCE);
+    assert_eq!((pair.up, pair.rails[0].pending), ([true, false], 0));
+    pair.come_up();
+    pair.poll_for(&[0, 1], PATIENCE);
+    assert!(pair.down.is_empty() && pair.refused.is_empty(), "{:?}", pair.down);
 }
 
 #[test]

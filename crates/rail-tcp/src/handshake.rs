@@ -296,7 +296,13 @@ impl TcpRail {
                 }
                 Ok(Step::On) => {}
                 Ok(Step::Open(agreed)) => {
-                    self.open(key, agreed, one.channel, one.relay_info, sink);
+                    self.open(key, agreed, (one.channel, None), one.relay_info, sink);
+                    return true;
+                }
+                Ok(Step::Anticipate(agreed)) => {
+                    let PendingConnection { channel, stage, relay_info, .. } = one;
+                    let PendingStage::Handshake(verdict) = stage else { return false };
+                    self.open(key, agreed, (channel, Some(verdict)), relay_info, sink);
                     return true;
                 }
                 Ok(Step::Drop) => return false,
@@ -491,6 +497,8 @@ enum Step {
     Wait,
     On,
     Open(Agreed),
+    /// It is the link, although its verdict is still to come.
+    Anticipate(Agreed),
     /// The existing link is closed first; then this connection is the link.
     Replace(PeerId),
     Drop,

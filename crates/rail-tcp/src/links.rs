@@ -3,7 +3,7 @@
 use std::net::TcpStream;
 use std::time::Duration;
 
-use auth::Channel;
+use auth::{Channel, Handshake};
 use connect::Agreed;
 use netpath::{DropWatch, LONG_FRAME, Pacing, RelayInfo, path_probe};
 use rail::{Event, Fault};
@@ -22,7 +22,7 @@ impl TcpRail {
         &mut self,
         key: u64,
         agreed: Agreed,
-        channel: Channel,
+        (channel, verdict): (Channel, Option<Handshake>),
         relay_info: RelayInfo,
         sink: &mut dyn FnMut(Event<'_>),
     ) {
@@ -68,6 +68,7 @@ impl TcpRail {
             path,
             is_backlogged,
             wants_write,
+            verdict,
         };
         open.update_burst();
         // With many links, paths are probed only when long frames need it.
@@ -97,6 +98,16 @@ impl TcpRail {
     /// Reads one open link and reports its frames.
     pub(super) fn read(&mut self, key: u64, sink: &mut dyn FnMut(Event<'_>)) -> bool {
         let Some(Socket::Open(open)) = self.sockets.get_mut(&key) else { return false };
+        if open.verdict.is_some() {
+            return match self.hear_verdict(key) {
+                Ok(true) => self.read(key, sink),
+                Ok(false) => false,
+                Err(fault) => {
+                    self.close(key, fault);
+                    true
+                }
+            };
+        }
         let peer = open.peer;
         let received = if open.stream.is_through() {
             open.stream.receive_rest(&mut |bytes| sink(Event::Rest { peer, bytes }))

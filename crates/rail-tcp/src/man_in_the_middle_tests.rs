@@ -20,6 +20,8 @@ use crate::{TcpConfig, TcpRail};
 struct EncryptedPair {
     rails: [TcpRail; 2],
     up: [bool; 2],
+    /// Ranks in the order in which they took the connection for the link.
+    opened: Vec<usize>,
     /// Frames sent and received.
     sent: [u32; 2],
     received: [u32; 2],
@@ -31,8 +33,8 @@ impl EncryptedPair {
     fn new(encryption: [Encryption; 2], secrets: [u8; 2]) -> Self {
         let [one, other] = encryption;
         let rails = [rail(0, one, secrets[0]), rail(1, other, secrets[1])];
-        let (down, refused) = (Vec::new(), Vec::new());
-        Self { rails, up: [false; 2], sent: [0; 2], received: [0; 2], down, refused }
+        let (opened, down, refused) = (Vec::new(), Vec::new(), Vec::new());
+        Self { rails, up: [false; 2], opened, sent: [0; 2], received: [0; 2], down, refused }
     }
 
     /// Two ranks that encrypt.
@@ -52,9 +54,12 @@ impl EncryptedPair {
 
     fn poll_once(&mut self) {
         for rank in 0..2 {
-            let Self { rails, up, received, down, refused, .. } = self;
+            let Self { rails, up, opened, received, down, refused, .. } = self;
             rails[rank].poll(&mut |event| match event {
-                Event::Up { .. } => up[rank] = true,
+                Event::Up { .. } => {
+                    up[rank] = true;
+                    opened.push(rank);
+                }
                 Event::Down { fault, .. } => {
                     up[rank] = false;
                     down.push((rank, fault));
@@ -260,6 +265,39 @@ fn splice(target: SocketAddr) -> SocketAddr {
         }
     });
     address
+}
+
+/// The lower rank sends behind its proof. The higher one waits for the verdict, for its connection may lose.
+#[test]
+fn only_who_is_sure_of_the_verdict_does_not_wait_for_it() {
+    for dialler in [0, 1] {
+        let mut pair = EncryptedPair::private();
+        let other = 1 - dialler;
+        let target = pair.rails[other].listeners[0].local_addr().unwrap();
+        let address = interfaces::emit(pair.rails[other].identity, &[target]);
+        pair.rails[dialler].connect(PeerId(other as u32), &address).unwrap();
+        pair.flows();
+        assert_eq!((&pair.opened[..], pair.down.len()), (&[0, 1][..], 0));
+    }
+}
+
+#[test]
+fn a_link_that_was_taken_before_its_verdict_can_be_lost_and_opens_again() {
+    let mut pair = EncryptedPair::private();
+    // What follows the acceptor's first flight of TLS does not arrive.
+    let cut = |direction, gone: usize, bytes: &mut Vec<u8>| {
+        let is_verdict = direction == 1 && gone > 0;
+        bytes.truncate(if is_verdict { 0 } else { usize::MAX });
+        !is_verdict
+    };
+    pair.connect(man_in_the_middle(pair.target(), cut));
+    pair.until(|pair| pair.down.iter().any(|(rank, _)| *rank == 0));
+    assert_eq!((pair.opened[0], pair.received[0]), (0, 0));
+    pair.until(|pair| pair.rails[1].sockets.is_empty());
+    // The engine would send again what has not arrived.
+    pair.sent = [pair.received[1], pair.received[0]];
+    pair.connect(pair.target());
+    pair.flows();
 }
 
 #[test]

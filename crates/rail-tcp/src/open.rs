@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use auth::Handshake;
 use cost::Cost;
 use netpath::{DropWatch, Knowledge, Pacing};
 use wire::PeerId;
@@ -21,6 +22,8 @@ pub(super) struct Open {
     pub path: Option<Prefix>,
     pub is_backlogged: bool,
     pub wants_write: bool,
+    /// State of the handshake, until the verdict has come.
+    pub verdict: Option<Handshake>,
 }
 
 impl Open {

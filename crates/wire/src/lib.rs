@@ -8,7 +8,7 @@
 pub mod addressed;
 mod bytes;
 /// Version of all that the processes of a job say to each other. It is raised with each change of a format.
-pub const PROTOCOL_VERSION: u8 = 8;
+pub const PROTOCOL_VERSION: u8 = 9;
 
 pub mod compress;
 pub mod frame;

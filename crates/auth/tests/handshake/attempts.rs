@@ -9,7 +9,7 @@ use connect::{Agreed, Links, RailLink, Verdict};
 use testing::Random;
 use wire::PeerId;
 
-use crate::pipe::{CLEAR, DEADLINE, PROOFS, Proof, keys, nonce, own};
+use crate::pipe::{DEADLINE, PROOFS, Proof, keys, nonce, own};
 
 #[test]
 fn crossing_and_cut_attempts_end_with_one_link() {
@@ -34,6 +34,8 @@ struct Pipe {
 
 enum Stage {
     Handshake(Handshake),
+    /// It is the link before its verdict.
+    Anticipated(Handshake),
     Open,
 }
 
@@ -117,7 +119,8 @@ impl TwoProcesses {
         }
         let asked = process.links.ask(peer, attempts > 0);
         let (note, nonce) = ([0; 4], nonce(&mut self.random));
-        let opening = Opening { asked, wanted: peer, encrypts: false, note, nonce };
+        let encrypts = self.proof.encrypts();
+        let opening = Opening { asked, wanted: peer, encrypts, note, nonce };
         let keys = keys(process.rank);
         let own = own(self.proof, &keys);
         let (handshake, hello) = Handshake::call(&own, &opening, DEADLINE);
@@ -127,6 +130,25 @@ impl TwoProcesses {
         self.processes[1 - at].connections.insert(key, listening);
         self.pipes.push([Pipe::default(), Pipe::default()]);
         self.say(key, at, &hello);
+        if self.proof == Proof::Keys {
+            self.agree(key, at);
+        }
+    }
+
+    /// One end of a connection has keys, or goes without them.
+    fn agree(&mut self, key: usize, at: usize) {
+        let Process { rank, connections, .. } = &mut self.processes[at];
+        let Some(Stage::Handshake(handshake)) = connections.get_mut(&key) else { return };
+        let nonce = nonce(&mut self.random);
+        let said = handshake.handle_keys(&keys(*rank), &self.proof.binding(), nonce);
+        let asked = handshake.asked().filter(|_| handshake.is_proved());
+        self.say(key, at, &said.expect("a handshake that awaits keys"));
+        let Process { links, connections, .. } = &mut self.processes[at];
+        if let Some(agreed) = asked.and_then(|asked| links.anticipate(asked))
+            && let Some(Stage::Handshake(handshake)) = connections.remove(&key)
+        {
+            self.open(key, at, agreed, Stage::Anticipated(handshake));
+        }
     }
 
     fn say(&mut self, key: usize, from: usize, bytes: &[u8]) {
@@ -169,25 +191,28 @@ impl TwoProcesses {
         let own = own(self.proof, &keys);
         let mut bytes = bytes;
         while !bytes.is_empty() {
-            let Some(Stage::Handshake(handshake)) = self.processes[at].connections.get_mut(&key)
+            let Some(Stage::Handshake(handshake) | Stage::Anticipated(handshake)) =
+                self.processes[at].connections.get_mut(&key)
             else {
                 return;
             };
-            match handshake.handle_bytes(&own, &mut bytes, || Ok(CLEAR)) {
+            match handshake.handle_bytes(&own, &mut bytes, || Ok(self.proof.binding())) {
                 Ok(Step::Waits) => {}
                 Ok(Step::Proves(proof)) => self.say(key, at, &proof),
-                Ok(Step::Introduced(_)) => {
-                    let nonce = nonce(&mut self.random);
-                    let answer = handshake.handle_keys(&keys, &CLEAR, nonce).expect("a challenge");
-                    self.say(key, at, &answer);
-                }
+                Ok(Step::Introduced(_)) => self.agree(key, at),
                 Ok(Step::Identified { peer, generation }) => self.judge(key, at, peer, generation),
+                Ok(Step::Accepted { asked, generation }) if self.is_open(key, at) => {
+                    let process = &mut self.processes[at];
+                    process.links.handle_acceptance(asked, generation);
+                    process.connections.insert(key, Stage::Open);
+                }
                 Ok(Step::Accepted { asked, generation }) => {
                     match self.processes[at].links.conclude(asked, generation) {
-                        Some(agreed) => self.open(key, at, agreed),
+                        Some(agreed) => self.open(key, at, agreed, Stage::Open),
                         None => self.close(key, at),
                     }
                 }
+                Err(HandshakeEnd::Declined) if self.is_open(key, at) => self.handle_end(key, at),
                 Err(HandshakeEnd::Declined) => self.fail(key, at, HandshakeEnd::Declined),
                 Err(end) => panic!("honest ends: {end:?}"),
             }
@@ -214,13 +239,19 @@ impl TwoProcesses {
             }
         };
         self.say(key, at, &verdict(agreed.generation()));
-        self.open(key, at, agreed);
+        self.open(key, at, agreed, Stage::Open);
     }
 
-    fn open(&mut self, key: usize, at: usize, agreed: Agreed) {
+    /// True if a connection is the link of a process.
+    fn is_open(&self, key: usize, at: usize) -> bool {
+        let stage = self.processes[at].connections.get(&key);
+        matches!(stage, Some(Stage::Open | Stage::Anticipated(_)))
+    }
+
+    fn open(&mut self, key: usize, at: usize, agreed: Agreed, stage: Stage) {
         let process = &mut self.processes[at];
         process.links.open(agreed, key);
-        process.connections.insert(key, Stage::Open);
+        process.connections.insert(key, stage);
         let is_own =
             |stage: &Stage| matches!(stage, Stage::Handshake(one) if one.asked().is_some());
         let attempts: Vec<usize> = process
@@ -241,7 +272,7 @@ impl TwoProcesses {
 
     fn handle_end(&mut self, key: usize, at: usize) {
         match self.processes[at].connections.get(&key) {
-            Some(Stage::Open) => {
+            Some(Stage::Open | Stage::Anticipated(_)) => {
                 let peer = PeerId(1 - at as u32);
                 if self.processes[at].links.open_key(peer) == Some(key) {
                     self.processes[at].links.remove(peer);

@@ -112,6 +112,25 @@ fn a_recorded_opening_proves_nothing() {
 }
 
 #[test]
+fn a_proof_over_other_keys_proves_nothing() {
+    let mut random = Random::new(8);
+    let (recorded, ..) = introduce(Proof::Keys, &mut random);
+    assert_eq!(recorded.said.len(), HELLO_LEN + PROOF_LEN);
+    // Who is between two ends has other keys with each, and an end without keys takes no proof by them.
+    for (binding, reason) in [([8; 32], Refusal::Secret), ([0; 32], Refusal::Clear)] {
+        let mut acceptor = Party::acceptor(Proof::Keys, keys(ACCEPTOR));
+        acceptor.binding = binding;
+        let end = acceptor.hear(&mut &recorded.said[..], &mut random);
+        assert_eq!(refusal(end), Some(reason));
+    }
+    // Nor does another hello fit, for example one that wants another process.
+    let mut acceptor = Party::acceptor(Proof::Keys, keys(ACCEPTOR));
+    let other = caller(Proof::Keys, credentials(CALLER), &mut random).said;
+    let said = [&other[..], &recorded.said[HELLO_LEN..]].concat();
+    assert_eq!(refusal(acceptor.hear(&mut &said[..], &mut random)), Some(Refusal::Secret));
+}
+
+#[test]
 fn each_message_may_stop_short_anywhere_and_silence_has_an_end() {
     let mut random = Random::new(6);
     for proof in PROOFS {
@@ -161,11 +180,13 @@ fn an_opening_without_a_verdict_may_have_succeeded() {
             assert_eq!(links.ask(ACCEPTOR, false).generation(), next);
         }
     }
-    let called = caller(Proof::Codes, credentials(CALLER), &mut random);
-    assert!(called.handshake.is_late(DEADLINE, || true));
-    let mut links = links();
-    called.handshake.end(HandshakeEnd::Late, &mut links);
-    assert_eq!(links.ask(ACCEPTOR, false).generation(), 1, "it has proved nothing");
+    for proof in [Proof::Codes, Proof::Keys] {
+        let called = caller(proof, credentials(CALLER), &mut random);
+        assert!(called.handshake.is_late(DEADLINE, || true));
+        let mut links = links();
+        called.handshake.end(HandshakeEnd::Late, &mut links);
+        assert_eq!(links.ask(ACCEPTOR, false).generation(), 1, "it has proved nothing");
+    }
 }
 
 #[test]

@@ -11,15 +11,27 @@ use wire::PeerId;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Proof {
     Codes,
+    /// A code over an encrypted connection, where the hello comes before the keys.
+    Keys,
     Channel,
 }
 
-pub const PROOFS: [Proof; 2] = [Proof::Codes, Proof::Channel];
+pub const PROOFS: [Proof; 3] = [Proof::Codes, Proof::Keys, Proof::Channel];
 pub const CALLER: PeerId = PeerId(3);
 pub const ACCEPTOR: PeerId = PeerId(1);
 pub const JOB: u64 = 0x1122_3344_5566_7788;
 pub const DEADLINE: Duration = Duration::from_secs(10);
-pub const CLEAR: [u8; 32] = [0; 32];
+
+impl Proof {
+    pub fn encrypts(self) -> bool {
+        self != Self::Codes
+    }
+
+    /// Channel binding of the connections of a test.
+    pub fn binding(self) -> [u8; 32] {
+        if self.encrypts() { [9; 32] } else { [0; 32] }
+    }
+}
 
 pub fn credentials(rank: PeerId) -> Credentials {
     Credentials { rank, job: JOB, secret: [7; 32].into() }
@@ -33,7 +45,7 @@ pub fn keys(rank: PeerId) -> Keyring {
 pub fn own(proof: Proof, keys: &Keyring) -> Own<'_> {
     let Credentials { rank, job, .. } = *keys.own();
     match proof {
-        Proof::Codes => Own::Codes(keys),
+        Proof::Codes | Proof::Keys => Own::Codes(keys),
         Proof::Channel => Own::Channel { job, rank, known_as: rank, others: None },
     }
 }
@@ -51,6 +63,7 @@ pub fn first_opening(caller: PeerId, peer: PeerId) -> Asked {
 pub struct Party {
     pub proof: Proof,
     pub keys: Keyring,
+    pub binding: [u8; 32],
     pub handshake: Handshake,
     /// Everything said so far.
     pub said: Vec<u8>,
@@ -59,18 +72,29 @@ pub struct Party {
 impl Party {
     pub fn caller(proof: Proof, keys: Keyring, asked: Asked, random: &mut Random) -> Self {
         let (note, nonce) = ([1, 2, 3, 4], nonce(random));
-        let encrypts = proof == Proof::Channel;
+        let encrypts = proof.encrypts();
         let opening = Opening { asked, wanted: asked.peer(), encrypts, note, nonce };
         let (handshake, hello) = Handshake::call(&own(proof, &keys), &opening, DEADLINE);
-        Self { proof, keys, handshake, said: hello.to_vec() }
+        Self { proof, keys, binding: proof.binding(), handshake, said: hello.to_vec() }
     }
 
     pub fn acceptor(proof: Proof, keys: Keyring) -> Self {
-        Self { proof, keys, handshake: Handshake::listen(DEADLINE), said: Vec::new() }
+        let (binding, handshake) = (proof.binding(), Handshake::listen(DEADLINE));
+        Self { proof, keys, binding, handshake, said: Vec::new() }
+    }
+
+    /// Agrees on keys, as far as the party can, and says what follows.
+    fn agree(&mut self, random: &mut Random) -> Result<(), HandshakeEnd> {
+        let said = self.handshake.handle_keys(&self.keys, &self.binding, nonce(random))?;
+        self.said.extend(said);
+        Ok(())
     }
 
     /// Takes bytes in pieces of random length, until a step concerns the link, or the end. What is not taken is left.
     pub fn hear(&mut self, bytes: &mut &[u8], random: &mut Random) -> Result<Step, HandshakeEnd> {
+        if self.proof == Proof::Keys && self.handshake.missing() == 0 {
+            self.agree(random)?;
+        }
         let mut left = self.handshake.missing() + 1000;
         while !bytes.is_empty() {
             assert!(left > 0, "it makes no progress");
@@ -79,16 +103,13 @@ impl Party {
             let len = 1 + random.below(bytes.len());
             let mut piece = &bytes[..len];
             let missing = self.handshake.missing();
-            let step = self.handshake.handle_bytes(&own, &mut piece, || Ok(CLEAR))?;
+            let step = self.handshake.handle_bytes(&own, &mut piece, || Ok(self.binding))?;
             assert_eq!(len - piece.len(), missing.min(len), "it takes what it lacks, and no more");
             *bytes = &bytes[len - piece.len()..];
             match step {
                 Step::Waits => {}
                 Step::Proves(proof) => self.said.extend(proof),
-                Step::Introduced(_) => {
-                    let answer = self.handshake.handle_keys(&self.keys, &CLEAR, nonce(random))?;
-                    self.said.extend(answer);
-                }
+                Step::Introduced(_) => self.agree(random)?,
                 Step::Identified { .. } | Step::Accepted { .. } => return Ok(step),
             }
         }

@@ -1,20 +1,21 @@
 //! The steps of a connection towards a link.
 
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read};
 
 use auth::{
     ANSWER_LEN, DECLINES, HELLO_LEN, Handshake, HandshakeEnd, Hello, Opening, Own, Step as Move,
-    answer_to, verdict,
+    VERDICT_LEN, answer_to, verdict,
 };
 use connect::{Refusal, Verdict};
 use netpath::{RelayInfo, path_probe};
+use rail::Fault;
 use relay::{GATEWAY, NOBODY, REPLY_LEN, Reply, Request};
 use wire::PeerId;
 
-use crate::TcpRail;
 use crate::handshake::{
     Failure, PendingConnection, PendingStage, Prelude, Step, has_proved_to, nonce,
 };
+use crate::{Socket, TcpRail};
 
 impl TcpRail {
     /// Advances a connection by one step.
@@ -131,14 +132,14 @@ impl TcpRail {
         let PendingStage::Handshake(handshake) = &one.stage else { return Ok(Step::Wait) };
         let (calls, is_proved) = (handshake.asked().is_some(), handshake.is_proved());
         let missing = handshake.missing();
-        if missing == 0 {
-            return self.agree_on_keys(one);
-        }
         if calls
             && !is_proved
             && let Some(refusal) = one.heard_version()
         {
             return Err(refusal.into());
+        }
+        if missing == 0 {
+            return self.agree_on_keys(one);
         }
         let mut room = [0; HELLO_LEN];
         let Some(mut bytes) = one.read(&mut room[..missing])? else { return Ok(Step::Wait) };
@@ -150,8 +151,7 @@ impl TcpRail {
             Ok(Move::Waits) => Ok(Step::Wait),
             Ok(Move::Proves(proof)) => {
                 one.say(&proof)?;
-                path_probe::watch(&one.channel.socket, path_probe::SILENCE)?;
-                Ok(Step::On)
+                one.watch_path()
             }
             Ok(Move::Introduced(caller)) => {
                 self.encryption.check(caller)?;
@@ -178,16 +178,54 @@ impl TcpRail {
         }
     }
 
-    /// Answers the caller once both ends have keys, if they encrypt.
+    /// Goes on once this end has keys, if they encrypt: proves itself to the acceptor, or answers the caller.
     fn agree_on_keys(&mut self, one: &mut PendingConnection) -> Result<Step, Failure> {
         if !one.channel.agree()? {
             return Ok(Step::Wait);
         }
         let binding = one.channel.binding()?;
         let PendingStage::Handshake(handshake) = &mut one.stage else { return Ok(Step::Wait) };
-        let answer = handshake.handle_keys(&self.keys, &binding, nonce()?)?;
-        one.say(&answer)?;
-        Ok(Step::On)
+        let said = handshake.handle_keys(&self.keys, &binding, nonce()?)?;
+        let proved_to = handshake.asked().filter(|_| handshake.is_proved());
+        if !said.is_empty() {
+            one.say(&said)?;
+        }
+        let Some(asked) = proved_to else { return Ok(Step::On) };
+        // The acceptor has proved by TLS that it is of the job, and checked before that it is the one wanted.
+        match self.links.anticipate(asked) {
+            Some(agreed) => Ok(Step::Anticipate(agreed)),
+            None => one.watch_path(),
+        }
+    }
+
+    /// Reads the verdict on a link that was anticipated. Returns true once it has come.
+    ///
+    /// # Errors
+    /// The connection is not the link, or is lost.
+    pub(crate) fn hear_verdict(&mut self, key: u64) -> Result<bool, Fault> {
+        let Self { sockets, keys, links, .. } = self;
+        let Some(Socket::Open(open)) = sockets.get_mut(&key) else { return Ok(true) };
+        while let Some(handshake) = &mut open.verdict {
+            let channel = &mut open.stream.channel;
+            let mut room = [0; VERDICT_LEN];
+            let count = match channel.read(&mut room[..handshake.missing()]) {
+                Ok(0) => return Err(Fault::Lost("the peer closed the connection".into())),
+                Ok(count) => count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(Fault::Lost(error.to_string())),
+            };
+            let step = handshake
+                .handle_bytes(&Own::Codes(keys), &mut &room[..count], || channel.binding());
+            match step {
+                Ok(Move::Accepted { asked, generation }) => {
+                    links.handle_acceptance(asked, generation);
+                    open.verdict = None;
+                }
+                Ok(_) => {}
+                Err(_) => return Err(Fault::Lost("the peer has another connection".into())),
+            }
+        }
+        Ok(true)
     }
 
     /// Decides whether the connection of an authenticated peer is the link.
@@ -215,6 +253,12 @@ impl TcpRail {
 }
 
 impl PendingConnection {
+    /// Notices a host that vanishes while this end, which has proved itself, waits for the verdict.
+    fn watch_path(&self) -> Result<Step, Failure> {
+        path_probe::watch(&self.channel.socket, path_probe::SILENCE)?;
+        Ok(Step::On)
+    }
+
     fn await_gateway(&mut self, event: Prelude) {
         if let PendingStage::Prelude { awaits, .. } = &mut self.stage {
             *awaits = event;
