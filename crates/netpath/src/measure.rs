@@ -161,6 +161,13 @@ pub struct Cwnd {
     pub has_lost: bool,
 }
 
+impl Cwnd {
+    /// Bytes that may be in flight.
+    pub fn bytes(self) -> u64 {
+        self.packets * self.packet
+    }
+}
+
 /// The part of a sample that shows the rate of the path. `has_more` tells that bytes wait outside the kernel. Returns
 /// `None` if the kernel does not report it, or if this thread was held up meanwhile.
 pub fn rate_sample(socket: &impl AsFd, begin: Instant, has_more: bool) -> Option<RateSample> {

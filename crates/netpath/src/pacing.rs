@@ -36,6 +36,8 @@ pub struct Pacing {
     probe_lock: Option<ProbeLock>,
     /// Deadline until which another connection may probe the path.
     waits_until: Option<Instant>,
+    /// True until cwnd has room for long padding.
+    is_narrow: bool,
 }
 
 impl Pacing {
@@ -63,7 +65,8 @@ impl Pacing {
     /// Pacing of a connection from its parts.
     pub fn with(known: Option<KnownPath>, is_wan: bool, probe: Probe, bbr: Option<Bbr>) -> Self {
         let remembered = known.as_ref().and_then(KnownPath::remembered_rate);
-        Self { known, remembered, is_wan, probe, bbr, probe_lock: None, waits_until: None }
+        let (probe_lock, waits_until, is_narrow) = (None, None, true);
+        Self { known, remembered, is_wan, probe, bbr, probe_lock, waits_until, is_narrow }
     }
 
     /// Predicted cost of the connection, if known.
@@ -180,8 +183,12 @@ impl Pacing {
     /// Limits the unsent bytes in the kernel (`TCP_NOTSENT_LOWAT`) of a WAN link to what it carries until the next
     /// look. Later frames can then pass the rest, and credit from the receiver arrives soon.
     pub fn limit_unsent(&self, socket: &impl AsFd) {
-        let most = if self.probe.is_running() {
+        let most = if self.probe.is_running() && self.probe.is_behind() {
             PADDING_UNSENT
+        } else if self.probe.is_running() {
+            // A frame waits behind these bytes, and they leave at the pace of cwnd.
+            let in_flight = TcpSample::of(socket).map_or(0, |sample| sample.window().bytes());
+            u32::try_from(in_flight).unwrap_or(u32::MAX).clamp(PADDING_UNSENT_MIN, PADDING_UNSENT)
         } else if self.is_wan {
             let carried = match self.cost() {
                 Some(cost) => cost.bytes_within(UNSENT_NS),
@@ -221,6 +228,18 @@ impl Pacing {
         }
     }
 
+    /// Number of packets of short padding to send now, while cwnd is small: they open it as long ones do, and the first
+    /// frames of the connection find room. `None` once long padding may go.
+    pub fn short_padding(&mut self, socket: &TcpStream) -> Option<u64> {
+        if !self.is_narrow || self.probe.is_behind() {
+            return None;
+        }
+        let window = TcpSample::of(socket).ok()?.window();
+        self.is_narrow = window.packets < NARROW && !window.has_lost;
+        let room = window.packets.saturating_sub(window.under_way + ROOM_LEFT);
+        self.is_narrow.then_some(room)
+    }
+
     /// Records that `count` bytes of padding were sent, and whether more may go. Returns true if this was the last.
     pub fn handle_padded(
         &mut self,
@@ -230,10 +249,11 @@ impl Pacing {
         now: Duration,
     ) -> bool {
         let Self { probe, known, bbr, .. } = self;
-        let (is_own, mut has_lost) = (!probe.is_behind(), false);
+        let (is_own, mut has_lost, mut has_looked) = (!probe.is_behind(), false, false);
         let (has_begun, passed, padded) = (bbr.is_some(), probe.passed(), probe.padded());
         let look = || {
             let sample = TcpSample::of(socket).ok()?;
+            has_looked = true;
             has_lost = sample.retransmits > 0;
             Some(sample.sight())
         };
@@ -247,6 +267,9 @@ impl Pacing {
             *bbr = Bbr::begin(socket, found.or(passed.filter(|_| !goes_on)), now);
         }
         if goes_on {
+            if has_looked {
+                self.limit_unsent(socket);
+            }
             return false;
         }
         match (found, known) {
@@ -274,8 +297,14 @@ impl Pacing {
     }
 }
 
-/// Unsent padding in the kernel: a millisecond's worth at a gigabit per second.
+/// Packets in cwnd from which on padding may be long.
+const NARROW: u64 = 48;
+/// Packets of room that short padding leaves for frames.
+const ROOM_LEFT: u64 = 4;
+/// Most unsent padding in the kernel: a millisecond's worth at a gigabit per second.
 const PADDING_UNSENT: u32 = 128 << 10;
+/// Limit of it while cwnd is small.
+const PADDING_UNSENT_MIN: u32 = 8 << 10;
 /// Time that another connection has to probe the path.
 const PROBE_WAIT: Duration = Duration::from_millis(20);
 /// Time that the unsent bytes keep a WAN link busy. The progress thread looks within this time, also when

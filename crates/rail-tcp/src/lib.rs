@@ -337,11 +337,12 @@ impl TcpRail {
                 Some(Socket::PendingConnection(_)) => moved |= self.advance(key, sink),
                 Some(Socket::Open(_)) => {
                     let flags = event.flags;
+                    // A frame that arrives may be answered before padding leaves.
+                    moved |= self.read(key, sink);
+                    self.note_unread(key);
                     if flags.contains(epoll::EventFlags::OUT) {
                         moved |= self.write(key, sink);
                     }
-                    moved |= self.read(key, sink);
-                    self.note_unread(key);
                 }
                 None => {}
             }

@@ -68,6 +68,7 @@ impl TcpRail {
             path,
             is_backlogged,
             wants_write,
+            heard: None,
             verdict,
         };
         open.update_burst();
@@ -120,9 +121,11 @@ impl TcpRail {
             Received::Nothing => return false,
             Received::Bytes => {
                 self.hot_socket.note_read(key);
-                let mut long_bytes = 0;
+                let (mut long_bytes, polls) = (0, self.polls);
+                let heard = &mut open.heard;
                 let mut show = |arrival: Arrival<'_>| match arrival {
                     Arrival::Frame(bytes) => {
+                        *heard = Some(polls);
                         long_bytes += if bytes.len() < LONG_FRAME { 0 } else { bytes.len() as u64 };
                         sink(Event::Frame { peer, bytes });
                     }
@@ -278,9 +281,10 @@ impl TcpRail {
                 } else {
                     &mut self.padding_left
                 };
-                // Refused frames go before more padding.
+                // Refused frames, and answers to what has just arrived, go before more padding.
                 if open.pacing.probe.is_running()
                     && !is_invited
+                    && open.heard != Some(self.polls)
                     && let Some(cost) = open.pad(left, &self.knowledge, self.clock.now())
                 {
                     sink(Event::Cost { peer, cost });

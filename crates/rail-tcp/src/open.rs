@@ -8,7 +8,7 @@ use netpath::{DropWatch, Knowledge, Pacing};
 use wire::PeerId;
 
 use crate::shared_paths::Prefix;
-use crate::stream::FrameStream;
+use crate::stream::{FrameStream, PADDING_SHORT};
 
 /// One end of an open link.
 pub(super) struct Open {
@@ -22,6 +22,8 @@ pub(super) struct Open {
     pub path: Option<Prefix>,
     pub is_backlogged: bool,
     pub wants_write: bool,
+    /// Number of the last poll that has brought a whole frame.
+    pub heard: Option<u32>,
     /// State of the handshake, until the verdict has come.
     pub verdict: Option<Handshake>,
 }
@@ -81,7 +83,10 @@ impl Open {
     pub fn pad(&mut self, left: &mut usize, knowledge: &Knowledge, now: Duration) -> Option<Cost> {
         let most = self.pacing.probe.allowance().min(*left);
         // An error here also reaches the next reader of the socket.
-        let count = self.stream.pad(most).unwrap_or(0);
+        let count = match self.pacing.short_padding(&self.stream.channel.socket) {
+            Some(packets) => self.stream.pad_shortly(packets).unwrap_or(0) as usize * PADDING_SHORT,
+            None => self.stream.pad(most).unwrap_or(0),
+        };
         *left = left.saturating_sub(count);
         let socket = &self.stream.channel.socket;
         if !self.pacing.handle_padded(socket, count, *left > 0, now) {

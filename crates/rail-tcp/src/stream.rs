@@ -466,7 +466,7 @@ const PADDING: usize = 1 << 31;
 const PADDING_LEN: usize = 16 << 10;
 /// Length of short padding: from 128 bytes on, the receiver's kernel opens its window for more (Linux,
 /// `tcp_event_data_recv`).
-const PADDING_SHORT: usize = 128;
+pub(crate) const PADDING_SHORT: usize = 128;
 /// Maximum number of frames queued behind a full socket.
 const DEPTH: usize = 2;
 /// Maximum number of frames delivered before other connections are read.
