@@ -110,6 +110,7 @@ installed() {
 }
 sites() {
     step 120 mpi4py tests/mpi4py.sh "$prefix" "$PWD/build/mpi4py"
+    step 40 "fast networks" tests/fabric.sh "$prefix" "$PWD/build/mpi4py"
     step 300 "the lab" tests/lab.sh "$prefix" "$PWD/build/mpi4py"
 }
 processes() {
