@@ -9,12 +9,12 @@ use connect::Agreed;
 use wire::PeerId;
 
 use crate::fabric::{Destination, Received};
-use crate::message::Kind;
+use crate::message::MessageKind;
 
 /// A connection, from the first message on.
 #[derive(Debug)]
-pub(crate) struct Connection {
-    pub stage: Stage,
+pub(crate) struct OfiConnection {
+    pub stage: ConnectionStage,
     pub to: Destination,
     /// Address of the peer's endpoint, to show.
     pub address: SocketAddr,
@@ -26,7 +26,7 @@ pub(crate) struct Connection {
     /// Messages that have come before an earlier one.
     pub early: BTreeMap<u32, Received>,
     /// Messages of the connection itself that the provider has not taken yet.
-    pub unsent: VecDeque<(Kind, Vec<u8>)>,
+    pub unsent: VecDeque<(MessageKind, Vec<u8>)>,
     /// Number of messages being sent.
     pub in_flight: usize,
     /// True if a frame was refused and [`rail::Event::Room`] is due.
@@ -43,7 +43,7 @@ pub(crate) struct Connection {
 
 /// Stage of a connection.
 #[derive(Debug)]
-pub(crate) enum Stage {
+pub(crate) enum ConnectionStage {
     /// The two ends prove themselves.
     Handshake(Handshake),
     /// It is the link once the one that it replaces has been closed.
@@ -52,7 +52,7 @@ pub(crate) enum Stage {
     Open(PeerId),
 }
 
-impl Connection {
+impl OfiConnection {
     /// A connection to an endpoint that was heard at `now`.
     pub fn new(
         handshake: Handshake,
@@ -61,7 +61,7 @@ impl Connection {
         now: Duration,
     ) -> Self {
         Self {
-            stage: Stage::Handshake(handshake),
+            stage: ConnectionStage::Handshake(handshake),
             to,
             address,
             their_key,
@@ -84,23 +84,23 @@ impl Connection {
     fn trial() -> Self {
         let nowhere = (Destination::trial(), "127.0.0.1:1".parse().unwrap());
         let mut trial = Self::new(Handshake::listen(Duration::MAX), nowhere, 1, Duration::ZERO);
-        trial.stage = Stage::Open(PeerId(1));
+        trial.stage = ConnectionStage::Open(PeerId(1));
         trial
     }
 
     /// The peer of a link.
     pub fn peer(&self) -> Option<PeerId> {
         match self.stage {
-            Stage::Open(peer) => Some(peer),
-            Stage::Handshake(_) | Stage::Replaces(_) => None,
+            ConnectionStage::Open(peer) => Some(peer),
+            ConnectionStage::Handshake(_) | ConnectionStage::Replaces(_) => None,
         }
     }
 
     /// The handshake, if it is under way.
     pub fn handshake(&self) -> Option<&Handshake> {
         match &self.stage {
-            Stage::Handshake(handshake) => Some(handshake),
-            Stage::Replaces(_) | Stage::Open(_) => None,
+            ConnectionStage::Handshake(handshake) => Some(handshake),
+            ConnectionStage::Replaces(_) | ConnectionStage::Open(_) => None,
         }
     }
 
@@ -131,7 +131,7 @@ impl Connection {
     }
 }
 
-/// What a link is due.
+/// The action that a link is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Keepalive {
     Nothing,
@@ -154,13 +154,13 @@ const PINGS_MIN: u32 = 5;
 mod tests {
     use super::*;
 
-    fn after(connection: &mut Connection, seconds: u64) -> Keepalive {
+    fn after(connection: &mut OfiConnection, seconds: u64) -> Keepalive {
         connection.keepalive(Duration::from_secs(seconds))
     }
 
     #[test]
     fn a_silent_peer_is_asked_and_then_lost() {
-        let mut connection = Connection::trial();
+        let mut connection = OfiConnection::trial();
         assert_eq!(after(&mut connection, 2), Keepalive::Nothing);
         for second in 3..20 {
             assert_eq!(after(&mut connection, second), Keepalive::Ping);
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn a_process_that_was_stopped_asks_before_it_judges() {
-        let mut connection = Connection::trial();
+        let mut connection = OfiConnection::trial();
         for second in 100..105 {
             assert_eq!(after(&mut connection, second), Keepalive::Ping);
         }
@@ -182,9 +182,9 @@ mod tests {
 
     #[test]
     fn a_peer_that_the_provider_does_not_reach_is_lost_sooner() {
-        let mut connection = Connection::trial();
+        let mut connection = OfiConnection::trial();
         assert_eq!(after(&mut connection, 3), Keepalive::Ping);
-        connection.unsent.push_back((Kind::Ping, Vec::new()));
+        connection.unsent.push_back((MessageKind::Ping, Vec::new()));
         for second in 4..8 {
             assert_eq!(after(&mut connection, second), Keepalive::Ping);
         }

@@ -15,9 +15,9 @@ use rail::{Event, Fault, Refusal};
 use tracing::debug;
 use wire::PeerId;
 
-use crate::connection::{Connection, SILENCE, Stage};
+use crate::connection::{ConnectionStage, OfiConnection, SILENCE};
 use crate::fabric::Destination;
-use crate::message::{HELLO, Kind, shown};
+use crate::message::{HELLO, MessageKind, shown};
 use crate::{CAPABILITIES, OfiRail};
 
 impl OfiRail {
@@ -54,9 +54,9 @@ impl OfiRail {
         let words = Words { key, name: self.endpoint.name() }.emit();
         let seal = self.keys.with(peer).seal_later(&hello, &NO_ANSWER, FIRST, &words);
         let payload = [&hello[..], &seal, &words].concat();
-        let connection = Connection::new(handshake, (to, address), HELLO, self.clock.now());
+        let connection = OfiConnection::new(handshake, (to, address), HELLO, self.clock.now());
         self.connections.insert(key, connection);
-        self.say(key, Kind::Handshake, payload);
+        self.say(key, MessageKind::Handshake, payload);
     }
 
     /// The provider's number of an address.
@@ -101,10 +101,11 @@ impl OfiRail {
         let (Some(to), Some((key, nonce))) = (self.destination(name), random()) else { return };
         let Ok(answer) = handshake.handle_keys(&self.keys, &CLEAR, nonce) else { return };
         debug!(%address, "OFI: accepts");
-        let mut connection = Connection::new(handshake, (to, address), their_key, self.clock.now());
+        let mut connection =
+            OfiConnection::new(handshake, (to, address), their_key, self.clock.now());
         connection.next_received = 1;
         self.connections.insert(key, connection);
-        self.say(key, Kind::Handshake, [&answer[..], &key.to_le_bytes()].concat());
+        self.say(key, MessageKind::Handshake, [&answer[..], &key.to_le_bytes()].concat());
     }
 
     /// Checks that a hello is from a process that knows the secret it shares with this one.
@@ -145,7 +146,7 @@ impl OfiRail {
         sink: &mut dyn FnMut(Event<'_>),
     ) {
         let Some(connection) = self.connections.get_mut(&key) else { return };
-        let Stage::Handshake(handshake) = &mut connection.stage else { return };
+        let ConnectionStage::Handshake(handshake) = &mut connection.stage else { return };
         let is_answer = handshake.asked().is_some() && !handshake.is_proved();
         let (mut bytes, their_key) = match payload.split_last_chunk() {
             Some((bytes, their_key)) if is_answer => (bytes, Some(u64::from_le_bytes(*their_key))),
@@ -160,7 +161,7 @@ impl OfiRail {
             Ok(Step::Proves(proof)) => {
                 connection.their_key = their_key.unwrap_or(HELLO);
                 connection.asked = Instant::now();
-                self.say(key, Kind::Handshake, proof.to_vec());
+                self.say(key, MessageKind::Handshake, proof.to_vec());
             }
             Ok(Step::Identified { peer, generation }) => {
                 connection.round_trip = Some(connection.asked.elapsed());
@@ -190,18 +191,18 @@ impl OfiRail {
         let Self { links, connections, .. } = self;
         match links.judge(peer, generation, || has_proved_to(connections.values(), peer)) {
             Verdict::Accepted(agreed) => {
-                self.say(key, Kind::Handshake, verdict(agreed.generation()).to_vec());
+                self.say(key, MessageKind::Handshake, verdict(agreed.generation()).to_vec());
                 self.open(key, agreed, sink);
             }
             Verdict::Replaces(old, agreed) => {
                 if let Some(connection) = self.connections.get_mut(&key) {
-                    connection.stage = Stage::Replaces(agreed);
+                    connection.stage = ConnectionStage::Replaces(agreed);
                     self.newcomers.push(key);
                 }
                 self.end(old, Fault::Lost("the peer has lost it".into()));
             }
             // It ends with the handshake's time.
-            Verdict::Declined => self.say(key, Kind::Handshake, DECLINES.to_vec()),
+            Verdict::Declined => self.say(key, MessageKind::Handshake, DECLINES.to_vec()),
         }
     }
 
@@ -212,8 +213,8 @@ impl OfiRail {
         }
         for key in std::mem::take(&mut self.newcomers) {
             let Some(connection) = self.connections.get(&key) else { continue };
-            let Stage::Replaces(agreed) = connection.stage else { continue };
-            self.say(key, Kind::Handshake, verdict(agreed.generation()).to_vec());
+            let ConnectionStage::Replaces(agreed) = connection.stage else { continue };
+            self.say(key, MessageKind::Handshake, verdict(agreed.generation()).to_vec());
             self.open(key, agreed, sink);
             self.deliver_early(key, sink);
         }
@@ -225,7 +226,7 @@ impl OfiRail {
         // The last step may have failed to leave.
         let Some(connection) = self.connections.get_mut(&key) else { return };
         let peer = agreed.peer();
-        connection.stage = Stage::Open(peer);
+        connection.stage = ConnectionStage::Open(peer);
         let cost = cost(connection.round_trip, self.provider.bytes_per_s());
         debug!(peer = peer.0, address = %connection.address, round_trip_us = cost.round_trip_ns() / 1000, "OFI: is connected");
         self.links.open(agreed, key);
@@ -244,7 +245,7 @@ impl OfiRail {
 
     /// Ends handshakes that are late. A peer that has this end's proof may compute.
     pub(super) fn expire(&mut self, now: Duration) {
-        let is_late = |one: &Connection| {
+        let is_late = |one: &OfiConnection| {
             one.handshake().is_some_and(|handshake| {
                 handshake.is_late(now, || now < handshake.deadline() + SILENCE)
             })
@@ -257,8 +258,8 @@ impl OfiRail {
 
     /// Ends a connection in its handshake. `is_refused` is true if the host of the peer says that nobody is there.
     pub(super) fn end_handshake(&mut self, key: u64, end: HandshakeEnd, is_refused: bool) {
-        let Some(Connection { stage, address, .. }) = self.remove(key) else { return };
-        let Stage::Handshake(handshake) = stage else { return };
+        let Some(OfiConnection { stage, address, .. }) = self.remove(key) else { return };
+        let ConnectionStage::Handshake(handshake) = stage else { return };
         match (handshake.end(end.clone(), &mut self.links), end) {
             (Outcome::Attempt(peer, _), HandshakeEnd::Failed(text)) if is_refused => {
                 self.note_failure(peer, DialFailure::refused(text));
@@ -270,7 +271,7 @@ impl OfiRail {
     }
 }
 
-/// What a hello says of the caller's endpoint.
+/// The part of a hello that describes the caller's endpoint.
 struct Words<'a> {
     /// Key for answers.
     key: u64,
@@ -297,7 +298,10 @@ fn parse_hello(payload: &[u8]) -> Option<(&Hello, &[u8; SEAL_LEN], &[u8])> {
 }
 
 /// True if this end has proved itself to `peer` over one of the connections.
-fn has_proved_to<'a>(mut connections: impl Iterator<Item = &'a Connection>, peer: PeerId) -> bool {
+fn has_proved_to<'a>(
+    mut connections: impl Iterator<Item = &'a OfiConnection>,
+    peer: PeerId,
+) -> bool {
     connections.any(|one| one.asks(peer) && one.handshake().is_some_and(Handshake::is_proved))
 }
 

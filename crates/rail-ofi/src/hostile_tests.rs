@@ -8,7 +8,7 @@ use testing::Random;
 use wire::{Frame, PeerId};
 
 use crate::fabric::{Completion, Destination, Endpoint, SendRefusal};
-use crate::message::{FRAME_MAX, HELLO, Head, Kind};
+use crate::message::{FRAME_MAX, HELLO, Head, MessageKind};
 use crate::{OfiConfig, OfiNetwork, OfiRail};
 
 /// Rails 0 and 1 with a link, and the endpoint of a stranger.
@@ -120,7 +120,7 @@ fn config(rank: u32) -> OfiConfig {
     }
 }
 
-fn message(key: u64, kind: Kind, payload: &[u8]) -> Vec<u8> {
+fn message(key: u64, kind: MessageKind, payload: &[u8]) -> Vec<u8> {
     [&Head { key, sequence: 0, kind }.emit()[..], payload].concat()
 }
 
@@ -129,7 +129,7 @@ fn hello(credentials: &Credentials, key: u64, own: &[u8]) -> Vec<u8> {
     let hello = credentials.hello(PeerId(0), false, 1, [4; 32]);
     let words = [&key.to_le_bytes()[..], own].concat();
     let seal = credentials.seal_later(&hello, &[0; 64], (0, 0), &words);
-    message(HELLO, Kind::Handshake, &[&hello[..], &seal, &words].concat())
+    message(HELLO, MessageKind::Handshake, &[&hello[..], &seal, &words].concat())
 }
 
 #[test]
@@ -138,10 +138,16 @@ fn a_stranger_is_refused_and_the_link_goes_on() {
     trial.is_refused(b"GET / HTTP/1.1\r\n\r\n", Refusal::Protocol);
     trial.is_refused(b"short", Refusal::Protocol);
     trial.is_refused(&[], Refusal::Protocol);
-    for kind in [Kind::Frame, Kind::Handshake, Kind::Farewell, Kind::Gone, Kind::Ping] {
+    for kind in [
+        MessageKind::Frame,
+        MessageKind::Handshake,
+        MessageKind::Farewell,
+        MessageKind::Gone,
+        MessageKind::Ping,
+    ] {
         trial.is_refused(&message(77, kind, b"a guessed key"), Refusal::Protocol);
     }
-    trial.is_refused(&message(HELLO, Kind::Frame, b"no hello"), Refusal::Protocol);
+    trial.is_refused(&message(HELLO, MessageKind::Frame, b"no hello"), Refusal::Protocol);
     let name = trial.stranger.name().to_vec();
     let knows = |job, secret: [u8; 32]| Credentials { rank: PeerId(1), job, secret: secret.into() };
     trial.is_refused(&hello(&knows(6, [9; 32]), 50, &name), Refusal::Job);
@@ -181,7 +187,8 @@ fn random_messages_are_harmless() {
             let mut bytes: Vec<u8> =
                 (0..random.below(300_usize)).map(|_| random.next() as u8).collect();
             if random.one_in(2) && bytes.len() >= Head::LEN {
-                let kind = random.pick(&[Kind::Frame, Kind::Handshake, Kind::Ping]);
+                let kind =
+                    random.pick(&[MessageKind::Frame, MessageKind::Handshake, MessageKind::Ping]);
                 let head = Head { key: HELLO, sequence: 0, kind };
                 bytes[..Head::LEN].copy_from_slice(&head.emit());
             }
@@ -200,7 +207,7 @@ fn messages_out_of_order_are_delivered_in_order_and_once() {
     let key = trial.rails[0].links.open_key(PeerId(1)).unwrap();
     let next = trial.rails[0].connections[&key].next_received;
     for (step, text) in [(2, b"c"), (1, b"b"), (2, b"x"), (500, b"y"), (0, b"a"), (0, b"z")] {
-        let head = Head { key, sequence: next + step, kind: Kind::Frame };
+        let head = Head { key, sequence: next + step, kind: MessageKind::Frame };
         trial.send(&[&head.emit()[..], text].concat());
     }
     trial.until(|trial| trial.frames.len() >= 3);

@@ -35,7 +35,7 @@ use rustix::time::{
 use tracing::debug;
 use wire::{Capabilities, FIRST_CREDIT_BYTES, Frame, PeerId, ProcessId};
 
-use crate::connection::Connection;
+use crate::connection::OfiConnection;
 use crate::fabric::{Destination, Endpoint, Provider, Received};
 use crate::message::{FRAME_MAX, Head, emit_address, parse_address, shown};
 
@@ -70,7 +70,7 @@ pub struct OfiRail {
     /// Interval at which the timer rings.
     rings_every: Duration,
     /// Connections by the key that this end has given to the other.
-    connections: FxHashMap<u64, Connection>,
+    connections: FxHashMap<u64, OfiConnection>,
     links: Links<u64>,
     /// Addresses of the endpoints of peers, and the provider's numbers for them.
     addresses: FxHashMap<PeerId, Vec<u8>>,

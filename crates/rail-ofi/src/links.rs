@@ -7,9 +7,9 @@ use auth::HandshakeEnd;
 use rail::{Event, Fault, Post, Refusal};
 use wire::Frame;
 
-use crate::connection::{Connection, Keepalive, Stage};
+use crate::connection::{ConnectionStage, Keepalive, OfiConnection};
 use crate::fabric::{Completion, Destination, Received, SendFailure, SendRefusal};
-use crate::message::{HELLO, Head, Kind, shown};
+use crate::message::{HELLO, Head, MessageKind, shown};
 use crate::{LINK_SENDS, LOOK_EVERY, OfiRail, TICK};
 
 impl OfiRail {
@@ -19,7 +19,7 @@ impl OfiRail {
         let has_room = connection.in_flight < LINK_SENDS && connection.unsent.is_empty();
         if has_room && let Some(slot) = self.endpoint.claim() {
             let (to, sequence) = (connection.to, connection.next_sent);
-            let head = Head { key: connection.their_key, sequence, kind: Kind::Frame };
+            let head = Head { key: connection.their_key, sequence, kind: MessageKind::Frame };
             let contents = self.endpoint.contents(&slot);
             let (at, end) = (Head::LEN + frame.head.len(), Head::LEN + frame.len());
             contents[..Head::LEN].copy_from_slice(&head.emit());
@@ -59,7 +59,7 @@ impl OfiRail {
     }
 
     /// Sends a message of a connection itself, now or as soon as the provider takes it.
-    pub(super) fn say(&mut self, key: u64, kind: Kind, payload: Vec<u8>) {
+    pub(super) fn say(&mut self, key: u64, kind: MessageKind, payload: Vec<u8>) {
         let Some(connection) = self.connections.get_mut(&key) else { return };
         self.backlogged += usize::from(connection.unsent.is_empty());
         connection.unsent.push_back((kind, payload));
@@ -106,7 +106,7 @@ impl OfiRail {
             return;
         }
         let Some(slot) = self.endpoint.claim() else { return };
-        let head = Head { key: their_key, sequence: 0, kind: Kind::Gone };
+        let head = Head { key: their_key, sequence: 0, kind: MessageKind::Gone };
         self.endpoint.contents(&slot)[..Head::LEN].copy_from_slice(&head.emit());
         if let Ok(number) = self.endpoint.send(slot, Head::LEN, to) {
             self.owners[number] = HELLO;
@@ -126,7 +126,7 @@ impl OfiRail {
             moved = true;
         }
         if self.backlogged > 0 {
-            let is_backlogged = |one: &Connection| !one.unsent.is_empty();
+            let is_backlogged = |one: &OfiConnection| !one.unsent.is_empty();
             let keys = self.keys_of(is_backlogged);
             moved |= keys.into_iter().fold(false, |moved, key| self.send_unsent(key) | moved);
         }
@@ -145,7 +145,7 @@ impl OfiRail {
         moved
     }
 
-    fn keys_of(&self, is_such: impl Fn(&Connection) -> bool) -> Vec<u64> {
+    fn keys_of(&self, is_such: impl Fn(&OfiConnection) -> bool) -> Vec<u64> {
         self.connections.iter().filter(|(_, one)| is_such(one)).map(|(&key, _)| key).collect()
     }
 
@@ -210,7 +210,7 @@ impl OfiRail {
             return self.handle_unknown(key, kind);
         };
         connection.heard = self.clock.now();
-        if kind == Kind::Gone {
+        if kind == MessageKind::Gone {
             self.endpoint.release(received);
             let fault = Fault::Lost(format!("{} has lost the connection", connection.address));
             return self.end(key, fault);
@@ -243,21 +243,22 @@ impl OfiRail {
 
     /// Delivers the next message of a connection.
     fn deliver(&mut self, key: u64, received: Received, sink: &mut dyn FnMut(Event<'_>)) {
-        let peer = self.connections.get(&key).and_then(Connection::peer);
+        let peer = self.connections.get(&key).and_then(OfiConnection::peer);
         let Some((head, payload)) = Head::parse(self.endpoint.bytes(&received)) else {
             return self.endpoint.release(received);
         };
         match (head.kind, peer) {
-            (Kind::Frame, Some(peer)) => sink(Event::Frame { peer, bytes: payload }),
-            (Kind::Handshake, None) => {
+            (MessageKind::Frame, Some(peer)) => sink(Event::Frame { peer, bytes: payload }),
+            (MessageKind::Handshake, None) => {
                 let payload = payload.to_vec();
                 self.endpoint.release(received);
                 return self.handle_step(key, &payload, sink);
             }
-            (Kind::Farewell, _) => self.end(key, Fault::Closed),
-            (Kind::Ping, Some(_)) => self.say(key, Kind::Pong, Vec::new()),
-            (Kind::Pong, Some(_)) | (Kind::Gone, _) => {}
-            (Kind::Frame | Kind::Ping | Kind::Pong, None) | (Kind::Handshake, Some(_)) => {
+            (MessageKind::Farewell, _) => self.end(key, Fault::Closed),
+            (MessageKind::Ping, Some(_)) => self.say(key, MessageKind::Pong, Vec::new()),
+            (MessageKind::Pong, Some(_)) | (MessageKind::Gone, _) => {}
+            (MessageKind::Frame | MessageKind::Ping | MessageKind::Pong, None)
+            | (MessageKind::Handshake, Some(_)) => {
                 self.end(key, Fault::Misbehaved("a message out of place".into()));
             }
         }
@@ -265,9 +266,9 @@ impl OfiRail {
     }
 
     /// Handles a message with a key that no connection has.
-    fn handle_unknown(&mut self, key: u64, kind: Kind) {
+    fn handle_unknown(&mut self, key: u64, kind: MessageKind) {
         match self.gone.iter().find(|(gone, ..)| *gone == key) {
-            Some(_) if kind == Kind::Gone => {}
+            Some(_) if kind == MessageKind::Gone => {}
             Some(&(_, their_key, to)) => self.say_gone(their_key, to),
             None => self.refuse(NOWHERE, Refusal::Protocol),
         }
@@ -302,7 +303,7 @@ impl OfiRail {
                 Keepalive::Nothing => {}
                 Keepalive::Ping => {
                     if self.connections.get(&key).is_some_and(|one| one.unsent.is_empty()) {
-                        self.say(key, Kind::Ping, Vec::new());
+                        self.say(key, MessageKind::Ping, Vec::new());
                     }
                 }
                 Keepalive::Lost(silence) => {
@@ -326,10 +327,10 @@ impl OfiRail {
         let Some(connection) = self.connections.get(&key) else { return };
         let SendFailure { is_refused, text } = failure;
         match connection.stage {
-            Stage::Handshake(_) => {
+            ConnectionStage::Handshake(_) => {
                 self.end_handshake(key, HandshakeEnd::Failed(text), is_refused);
             }
-            Stage::Open(_) | Stage::Replaces(_) => {
+            ConnectionStage::Open(_) | ConnectionStage::Replaces(_) => {
                 let own = shown(self.endpoint.name());
                 let fault = Fault::Lost(format!("{own} to {}: {text}", connection.address));
                 self.end(key, fault);
@@ -341,14 +342,14 @@ impl OfiRail {
     pub(super) fn end(&mut self, key: u64, fault: Fault) {
         let Some(connection) = self.connections.get(&key) else { return };
         match connection.stage {
-            Stage::Handshake(_) => {
+            ConnectionStage::Handshake(_) => {
                 let text = fault.text().unwrap_or("the peer has closed it").to_owned();
                 self.end_handshake(key, HandshakeEnd::Failed(text), false);
             }
-            Stage::Replaces(_) => {
+            ConnectionStage::Replaces(_) => {
                 self.remove(key);
             }
-            Stage::Open(peer) => {
+            ConnectionStage::Open(peer) => {
                 self.remove(key);
                 self.links.remove(peer);
                 self.ended.push_back((peer, fault));
@@ -358,13 +359,13 @@ impl OfiRail {
 
     /// Ends a connection without a report, and tells the other end.
     pub(super) fn forget(&mut self, key: u64) {
-        if let Some(Connection { their_key, to, .. }) = self.remove(key) {
+        if let Some(OfiConnection { their_key, to, .. }) = self.remove(key) {
             self.say_gone(their_key, to);
         }
     }
 
     /// Removes a connection. What is being sent on it stays with the provider, in the endpoint's memory.
-    pub(super) fn remove(&mut self, key: u64) -> Option<Connection> {
+    pub(super) fn remove(&mut self, key: u64) -> Option<OfiConnection> {
         let mut connection = self.connections.remove(&key)?;
         for (_, received) in std::mem::take(&mut connection.early) {
             self.endpoint.release(received);
@@ -382,7 +383,7 @@ impl OfiRail {
     /// Tells the peers of all links that this process leaves, and waits for a moment until that has left.
     pub(super) fn say_farewell(&mut self) {
         for key in self.keys_of(|one| one.peer().is_some()) {
-            self.say(key, Kind::Farewell, Vec::new());
+            self.say(key, MessageKind::Farewell, Vec::new());
         }
         let begin = Instant::now();
         while (self.in_flight > 0 || self.backlogged > 0) && begin.elapsed() < FAREWELL_MAX {
@@ -391,7 +392,9 @@ impl OfiRail {
                 let head = Head::parse(self.endpoint.bytes(&received)).map(|(head, _)| head);
                 self.endpoint.release(received);
                 // Who leaves too does not hear this end's farewell.
-                if let Some(Head { key, kind: Kind::Farewell | Kind::Gone, .. }) = head {
+                if let Some(Head { key, kind: MessageKind::Farewell | MessageKind::Gone, .. }) =
+                    head
+                {
                     self.remove(key);
                 }
             }

@@ -16,13 +16,13 @@ pub(crate) struct Head {
     pub key: u64,
     /// Number of the message on its connection. Messages may complete out of order.
     pub sequence: u32,
-    pub kind: Kind,
+    pub kind: MessageKind,
 }
 
 /// Kind of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub(crate) enum Kind {
+pub(crate) enum MessageKind {
     /// A frame.
     Frame,
     /// A step of the handshake.
@@ -56,12 +56,12 @@ impl Head {
         let (sequence, rest) = rest.split_first_chunk()?;
         let (kind, rest) = rest.split_first_chunk()?;
         let kind = match u32::from_le_bytes(*kind) {
-            0 => Kind::Frame,
-            1 => Kind::Handshake,
-            2 => Kind::Farewell,
-            3 => Kind::Gone,
-            4 => Kind::Ping,
-            5 => Kind::Pong,
+            0 => MessageKind::Frame,
+            1 => MessageKind::Handshake,
+            2 => MessageKind::Farewell,
+            3 => MessageKind::Gone,
+            4 => MessageKind::Ping,
+            5 => MessageKind::Pong,
             _ => return None,
         };
         let (key, sequence) = (u64::from_le_bytes(*key), u32::from_le_bytes(*sequence));
@@ -126,8 +126,14 @@ mod tests {
 
     #[test]
     fn heads_are_decoded_as_they_were_encoded() {
-        let kinds =
-            [Kind::Frame, Kind::Handshake, Kind::Farewell, Kind::Gone, Kind::Ping, Kind::Pong];
+        let kinds = [
+            MessageKind::Frame,
+            MessageKind::Handshake,
+            MessageKind::Farewell,
+            MessageKind::Gone,
+            MessageKind::Ping,
+            MessageKind::Pong,
+        ];
         for kind in kinds {
             let head = Head { key: 0x0102_0304_0506_0708, sequence: 9, kind };
             let mut bytes = head.emit().to_vec();

@@ -15,12 +15,12 @@ use super::layout::{
     DomainFid, EAVAIL, ENABLE, EndpointFid, FabricFid, Fid, GETWAIT, MR_LOCAL, MemoryFid, Opaque,
     RECV, SEND, WAIT_FD, WAIT_NONE,
 };
-use super::library::{Library, Provider};
+use super::library::{FabricLibrary, Provider};
 
 /// An open endpoint.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
-    library: &'static Library,
+    library: &'static FabricLibrary,
     objects: Objects,
     buffers: Buffers,
     /// Descriptor of the registered buffers; null if the provider needs none.

@@ -13,7 +13,7 @@ use super::layout::{
 
 /// The functions that the library exports. It stays loaded.
 #[derive(Debug)]
-pub(super) struct Library {
+pub(super) struct FabricLibrary {
     get_info: GetInfo,
     free_info: FreeInfo,
     copy_info: CopyInfo,
@@ -41,13 +41,13 @@ type ErrorText = unsafe extern "C" fn(c_int) -> *const c_char;
 /// `fi_version`.
 type Version = unsafe extern "C" fn() -> u32;
 
-impl Library {
+impl FabricLibrary {
     /// Returns the library, loaded at the first call.
     ///
     /// # Errors
     /// It is missing or too old.
     pub fn get() -> Result<&'static Self, String> {
-        static LIBRARY: OnceLock<Result<Library, String>> = OnceLock::new();
+        static LIBRARY: OnceLock<Result<FabricLibrary, String>> = OnceLock::new();
         LIBRARY.get_or_init(Self::load).as_ref().map_err(Clone::clone)
     }
 
@@ -163,7 +163,7 @@ impl Library {
 /// A provider with one of its domains.
 #[derive(Debug)]
 pub(crate) struct Provider {
-    pub(super) library: &'static Library,
+    pub(super) library: &'static FabricLibrary,
     /// A description that this object owns.
     pub(super) info: *mut Info,
 }
@@ -174,7 +174,7 @@ impl Provider {
     /// # Errors
     /// The library is missing or too old, or offers none.
     pub fn all(name: Option<&str>) -> Result<Vec<Self>, String> {
-        Library::get()?.providers(name)
+        FabricLibrary::get()?.providers(name)
     }
 
     /// Name of the provider, such as `verbs;ofi_rxm`.
