@@ -243,4 +243,34 @@ check "after the better one is killed, all goes through the other: $slow kB, and
 wait $job
 check "to a good end: $(tail -n1 "$work/out")" "0 1" "$? $(grep -c ' among 4 ranks: 0 failures$' "$work/out")"
 "$canele" lab down
+
+# Two sites that reach only a third one, which has no ranks: its gateway passes on what they send each other.
+timeout 100 "$canele" lab up --name "$CANELE_LAB" --sites 3 >"$work/up" 2>&1
+sed 's/^/    /' "$work/up"
+for pair in "0 2" "2 0"; do
+    read -r from to <<<"$pair"
+    "$canele" lab set --from "$from" --to "$to" --tcp-forbidden --udp-forbidden >/dev/null
+done
+chain() { # keys of the gateway of the site in between
+    local site
+    for site in 0 1 2; do
+        printf '[[site]]\nname = "s%s"\nhosts = ["site%s-node1:%s", "site%s-node0:0"]\nlaunch = "%s lab run"\nnetworks = ["lan%s"]\n' $site $site "$((site == 1 ? 0 : 2))" $site "$canele" $site
+        [ $site = 1 ] && [ "$1" = none ] && continue
+        printf '[[site.gateway]]\nhost = "site%s-node0"\ninside = "10.77.%s.10"\noutside = "10.77.%s.10"\n' $site $site $site
+        printf 'networks = ["%s"]\n' "$([ $site = 1 ] && echo 'lan0", "lan2' || echo lan1)"
+    done
+    for site in 0 1 2; do printf '[[network]]\nname = "lan%s"\nsubnets = ["10.77.%s.0/24"]\n' $site $site; done
+}
+chain all >"$work/grid.toml"
+through() { CANELE_CACHE_DIR=$work/through timeout 100 "$mpiexec" -grid "$work/grid.toml" -n 4 "$@"; }
+check "the route is shown" "s0 to s2: through the gateways of s1 s2 to s0: through the gateways of s1" "$(echo $("$canele" grid status "$work/grid.toml" | grep through))"
+check "4 ranks of two sites that meet only through a third" "collectives on 4 ranks: 0 failures" "$(through "$work/collectives" 2>"$work/err")"
+sed 's/^/    /' "$work/err"
+through "$work/exchange" 3 0 >"$work/out" 2>"$work/err"
+check "long and short messages are right: $(tail -n1 "$work/out")" "0 1" "$? $(grep -c ' among 4 ranks: 0 failures$' "$work/out")"
+until_true 20 '[ -z "$(gateways)" ]'
+check "the gateway in between ends with the job" "" "$(gateways)"
+chain none >"$work/grid.toml"
+check "without it, a line says that no route leads there" "2 yes" "$(through true >/dev/null 2>"$work/err"; echo $?) $(grep -q 'none leads from site `s0` to site `s2`' "$work/err" && [ "$(wc -l <"$work/err")" = 1 ] && echo yes)"
+"$canele" lab down
 finish_checks

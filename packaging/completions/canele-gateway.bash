@@ -25,7 +25,7 @@ _canele_gateway() {
 _canele_gateway_place() {
     commands= options=
     case $place in
-        'canele-gateway') commands='' options='--listen --allow --gateways --between --until-eof --beat --account --help --version -V' ;;
+        'canele-gateway') commands='' options='--listen --allow --gateways --transit --between --until-eof --beat --account --help --version -V' ;;
     esac
 }
 # Sets the kind of the value that an option wants.

@@ -14,6 +14,7 @@ _canele_gateway() {
             '*--listen[Listen here over TCP and UDP, on the first free port, such as 10.77.1.10\:7000-7009; may be repeated]:listen:_files'
             '*--allow[Connect to hosts of this network; may be repeated]:allow:_files'
             '*--gateways[Connect to gateways of other sites in this network; may be repeated]:gateways:_files'
+            '*--transit[Pass connections of other sites'\'' gateways on to those of a third site]'
             '*--between[Protocol to other gateways\: auto (TCP with BBR, otherwise UDP), tcp, or udp (TCP as fallback)]:between:(auto tcp udp)'
             '*--until-eof[End at the end of standard input]'
             '*--beat[Write an empty line each second, as a sign of life]'

@@ -29,8 +29,9 @@ pub const NOBODY: PeerId = PeerId(u32::MAX - 1);
 pub struct Request {
     /// The rank to be reached.
     pub peer: PeerId,
-    /// Gateways of the peer's site, one of which is to be called; empty within the peer's own site.
-    pub via: Vec<SocketAddr>,
+    /// Gateways to be called, one of each stage: those of sites in between, then those of the peer's site. Empty
+    /// within the peer's own site.
+    pub via: Vec<Vec<SocketAddr>>,
     /// Addresses where the peer listens.
     pub listeners: Vec<SocketAddr>,
 }
@@ -38,15 +39,13 @@ pub struct Request {
 impl Request {
     /// Asks for the path costs to other gateways, which the gateway then measures.
     pub fn of_path_costs(via: Vec<SocketAddr>) -> Self {
-        Self { peer: NOBODY, via, listeners: Vec::new() }
+        Self { peer: NOBODY, via: vec![via], listeners: Vec::new() }
     }
 
     /// Encodes the request.
     pub fn emit(&self) -> Vec<u8> {
         let mut bytes = self.peer.0.to_le_bytes().to_vec();
-        let via = &self.via[..self.via.len().min(VIA_MAX)];
-        bytes.push(via.len() as u8);
-        via.iter().for_each(|one| emit_one(&mut bytes, *one));
+        emit_stages(&mut bytes, &self.via);
         self.listeners.iter().take(ADDRESSES_MAX).for_each(|one| emit_one(&mut bytes, *one));
         bytes
     }
@@ -54,13 +53,42 @@ impl Request {
     /// Decodes a request; `None` if malformed.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let (peer, rest) = bytes.split_first_chunk::<4>()?;
-        let (&count, mut rest) = rest.split_first()?;
-        if usize::from(count) > VIA_MAX {
-            return None;
-        }
-        let via = (0..count).map(|_| parse_one(&mut rest)).collect::<Option<_>>()?;
+        let (via, rest) = parse_stages(rest)?;
         let peer = PeerId(u32::from_le_bytes(*peer));
         Some(Self { peer, via, listeners: parse_all(rest)? })
+    }
+}
+
+/// Appends stages, each with its number of gateways. A bit of the number says that another stage follows.
+pub(crate) fn emit_stages(bytes: &mut Vec<u8>, stages: &[Vec<SocketAddr>]) {
+    let stages = &stages[..stages.len().min(STAGES_MAX)];
+    for (at, stage) in stages.iter().enumerate() {
+        let stage = &stage[..stage.len().min(VIA_MAX)];
+        let more = if at + 1 < stages.len() { MORE } else { 0 };
+        bytes.push(stage.len() as u8 | more);
+        stage.iter().for_each(|one| emit_one(bytes, *one));
+    }
+    if stages.is_empty() {
+        bytes.push(0);
+    }
+}
+
+/// Splits off stages; `None` if they are malformed or too many.
+pub(crate) fn parse_stages(mut bytes: &[u8]) -> Option<(Vec<Vec<SocketAddr>>, &[u8])> {
+    let mut stages = Vec::new();
+    loop {
+        let (&head, mut rest) = bytes.split_first()?;
+        let (count, is_last) = (usize::from(head & !MORE), head & MORE == 0);
+        let is_empty = count == 0 && is_last && stages.is_empty();
+        if count > VIA_MAX || stages.len() == STAGES_MAX || count == 0 && !is_empty {
+            return None;
+        }
+        let stage = (0..count).map(|_| parse_one(&mut rest)).collect::<Option<Vec<_>>>()?;
+        stages.extend(Some(stage).filter(|stage| !stage.is_empty()));
+        if is_last {
+            return Some((stages, rest));
+        }
+        bytes = rest;
     }
 }
 
@@ -299,10 +327,14 @@ pub const CHALLENGE_LEN: usize = ANSWER_LEN;
 pub const PROOF_HEAD_LEN: usize = PROOF_LEN + 2;
 /// Length of a reply.
 pub const REPLY_LEN: usize = 128;
-/// Maximum length of a request: rank, count, and all addresses as IPv6.
-pub const REQUEST_MAX: usize = 5 + (VIA_MAX + ADDRESSES_MAX) * 19;
-/// Maximum number of gateways named in a request.
+/// Maximum length of a request: rank, counts, and all addresses as IPv6.
+pub const REQUEST_MAX: usize = 4 + STAGES_MAX * (1 + VIA_MAX * 19) + ADDRESSES_MAX * 19;
+/// Maximum number of gateways in a stage.
 pub const VIA_MAX: usize = 8;
+/// Maximum number of stages: gateways of three sites in between, and those of the peer's site.
+pub const STAGES_MAX: usize = 4;
+/// Bit of a stage's number of gateways that says that another stage follows.
+const MORE: u8 = 0x80;
 
 const OPEN: u8 = 1;
 const REFUSED: u8 = 2;
@@ -320,7 +352,7 @@ mod tests {
     fn request() -> Request {
         let parse = |text: &str| text.parse().unwrap();
         let listeners = ["10.0.0.1:5", "[2001:db8::1]:6"].map(parse).to_vec();
-        Request { peer: PeerId(9), via: vec![parse("192.0.2.1:7")], listeners }
+        Request { peer: PeerId(9), via: vec![vec![parse("192.0.2.1:7")]], listeners }
     }
 
     fn rank(secret: u8) -> Credentials {
@@ -372,6 +404,28 @@ mod tests {
             RelayHandshake::new(1, [7; 32]).answer(&encrypting, [2; 32]),
             Err(Refusal::Protocol)
         );
+    }
+
+    #[test]
+    fn a_request_names_gateways_of_few_stages() {
+        let stage = |third: u8| vec![SocketAddr::from(([192, 0, third, 1], 7)); VIA_MAX];
+        let with = |stages: u8| Request { via: (0..stages).map(stage).collect(), ..request() };
+        for stages in 0..=STAGES_MAX as u8 {
+            let request = with(stages);
+            assert_eq!(Request::parse(&request.emit()), Some(request));
+        }
+        let longest = Request {
+            via: vec![vec![SocketAddr::from(([1; 8], 7)); VIA_MAX]; STAGES_MAX],
+            listeners: vec![SocketAddr::from(([1; 8], 7)); ADDRESSES_MAX],
+            ..request()
+        };
+        assert_eq!(longest.emit().len(), REQUEST_MAX);
+        let mut words = with(STAGES_MAX as u8).emit();
+        let address = words.len() - 2 * 7 - 7;
+        words.splice(address..address, [1, 4, 192, 0, 2, 1, 0, 7]);
+        words[4 + (STAGES_MAX - 1) * (1 + VIA_MAX * 7)] |= MORE;
+        assert_eq!(Request::parse(&words), None, "one stage more");
+        assert_eq!(Request::parse(&[9, 0, 0, 0, MORE, 0]), None, "an empty stage");
     }
 
     #[test]

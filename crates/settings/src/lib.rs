@@ -86,9 +86,9 @@ pub static CONGESTION: Setting = setting(
 pub static GATEWAYS: Setting = setting(
     "CANELE_GATEWAYS",
     Kind::Found("none: hosts are reached directly"),
-    "list of INSIDE or INSIDE=OUTSIDE",
-    "Gateways of the rank's site: INSIDE, where its ranks connect, and OUTSIDE, where other sites connect. \
-         mpiexec -grid sets it.",
+    "list of INSIDE, INSIDE=OUTSIDE or HOP>FAR",
+    "Gateways of the rank's site, where its ranks connect (INSIDE) and other sites (OUTSIDE), and paths to those that \
+         they cannot call (HOP>FAR). mpiexec -grid sets it.",
 );
 
 /// Time that a peer may be without a link.

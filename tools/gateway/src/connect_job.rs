@@ -32,8 +32,8 @@ pub(crate) enum Denial {
     /// The other site's gateways are outside the allowed networks.
     #[error("the gateways to rank {} are on no network it may call ({allowed}); --gateways adds one", peer.0)]
     Estranged { peer: PeerId, allowed: String },
-    /// The request has passed as many gateways as it may.
-    #[error("rank {} would be behind a third gateway", peer.0)]
+    /// Another site's gateway asks for a third site.
+    #[error("rank {} is of a third site, and it passes nothing on; --transit lets it", peer.0)]
     TooFar { peer: PeerId },
     /// No address answers.
     #[error("no path to rank {}:{tried}", peer.0)]
@@ -59,8 +59,8 @@ impl Denial {
 /// Opens the requested connection.
 pub(crate) async fn run(shared: &Arc<Shared>, request: &Request) -> Result<Reached, Denial> {
     let peer = request.peer;
-    if !request.via.is_empty() {
-        return call_gateways(shared, request).await;
+    if let Some((stage, rest)) = request.via.split_first() {
+        return call_gateways(shared, request, (stage, rest)).await;
     }
     let listeners = Net::allowed(&shared.hosts, &request.listeners);
     if listeners.is_empty() {
@@ -73,17 +73,22 @@ pub(crate) async fn run(shared: &Arc<Shared>, request: &Request) -> Result<Reach
     Ok(Reached { half, beyond: RelayInfo { round_trip, is_measured: false } })
 }
 
-/// Calls the named gateways one after the other until one has opened the connection.
-async fn call_gateways(shared: &Arc<Shared>, request: &Request) -> Result<Reached, Denial> {
+/// Calls the gateways of a stage one after the other until one has opened the connection. Each hop has one stage
+/// less to go, so no request goes round.
+async fn call_gateways(
+    shared: &Arc<Shared>,
+    request: &Request,
+    (stage, rest): (&[SocketAddr], &[Vec<SocketAddr>]),
+) -> Result<Reached, Denial> {
     let peer = request.peer;
-    let gateways = Net::allowed(&shared.gateways, &request.via);
+    let gateways = Net::allowed(&shared.gateways, stage);
     if gateways.is_empty() {
         return Err(Denial::Estranged { peer, allowed: network::list(&shared.gateways) });
     }
-    let last = Request { via: Vec::new(), ..request.clone() };
+    let passed_on = Request { via: rest.to_vec(), ..request.clone() };
     let mut tried = String::new();
     for gateway in gateways {
-        match trunk::call(shared, gateway, &last).await {
+        match trunk::call(shared, gateway, &passed_on).await {
             Ok(reached) => return Ok(reached),
             // Writing to a string does not fail.
             Err(text) => drop(write!(tried, " {gateway} ({text})")),

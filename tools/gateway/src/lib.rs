@@ -52,6 +52,8 @@ pub struct Config {
     pub gateways: Vec<Net>,
     /// Proof of membership in the job.
     pub pass: Pass,
+    /// True if it passes connections of other sites on to a third one.
+    pub is_transit: bool,
     /// Protocol to other gateways.
     pub between: Between,
 }
@@ -68,6 +70,7 @@ struct Shared {
     handshake: RelayHandshake,
     hosts: Vec<Net>,
     gateways: Vec<Net>,
+    is_transit: bool,
     unproven: UnprovenCallers,
     /// Permits for further connections.
     permits: Arc<Semaphore>,
@@ -96,6 +99,7 @@ impl Gateway {
             handshake: RelayHandshake::new(config.pass.job, config.pass.secret),
             hosts: config.hosts,
             gateways: config.gateways,
+            is_transit: config.is_transit,
             unproven: UnprovenCallers::default(),
             permits: Arc::new(Semaphore::new(CARRIED_MAX)),
             trunks: Trunks::new(listen_addresses, config.between),

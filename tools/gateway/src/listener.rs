@@ -112,7 +112,9 @@ async fn admit(shared: Arc<Shared>, mut stream: TcpStream, from: SocketAddr, num
             let _ = begin_link(&shared, stream, session, request.listeners).await;
         }
         Ok((request, _)) if request.peer == NOBODY => {
-            let reply = Reply::PathCosts(trunk::path_costs(&shared, &request.via).await);
+            let reply = Reply::PathCosts(
+                trunk::path_costs(&shared, request.via.first().map_or(&[], Vec::as_slice)).await,
+            );
             // A caller that leaves before the reply uses the costs it knows.
             let _ = stream.write_all(&reply.emit()).await;
         }
@@ -169,7 +171,10 @@ pub(crate) async fn serve(
         let _ = send_reply(&mut caller, &Reply::PathCosts(Vec::new())).await;
         return;
     }
+    // A gateway passes its own ranks on to other sites, and others' only if it stands between two of these.
+    let is_passed_on = !request.via.is_empty() && matches!(caller, HalfConnection::Trunk(_));
     let opened = match acquire_permit(shared) {
+        Ok(_) if is_passed_on && !shared.is_transit => Err(Denial::TooFar { peer: request.peer }),
         Ok(permit) => connect_job::run(shared, request).await.map(|reached| (permit, reached)),
         Err(denial) => Err(denial),
     };

@@ -37,6 +37,7 @@ fn run(options: Options) -> Result<(), Box<dyn std::error::Error>> {
             listen: options.listen.clone(),
             hosts: options.allow.clone(),
             gateways: options.gateways.clone(),
+            is_transit: options.transit,
             pass,
             between: options.between,
         });

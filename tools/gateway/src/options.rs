@@ -19,6 +19,9 @@ pub struct Options {
     /// Connect to gateways of other sites in this network; may be repeated
     #[arg(long, help_heading = ADDRESSES, value_name = "NETWORK")]
     pub gateways: Vec<Net>,
+    /// Pass connections of other sites' gateways on to those of a third site
+    #[arg(long, help_heading = ADDRESSES)]
+    pub transit: bool,
     /// Protocol to other gateways: auto (TCP with BBR, otherwise UDP), tcp, or udp (TCP as fallback)
     #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
     pub between: Between,

@@ -21,7 +21,7 @@ use tokio::sync::{Mutex, mpsc};
 use tokio::time::{sleep, timeout};
 
 use crate::carrier::{Called, IncomingRequest, PATIENCE};
-use crate::connect_job::{self, Denial, Reached};
+use crate::connect_job::{self, Reached};
 use crate::half_connection::{self, HalfConnection};
 use crate::network::Net;
 use crate::options::Between;
@@ -149,16 +149,18 @@ async fn send_request(
     request: &Request,
 ) -> Result<Called, String> {
     let is_tcp_first = shared.trunks.is_tcp_first;
+    // Each further gateway may take as long.
+    let reply_timeout = REPLY_TIMEOUT * (1 + request.via.len() as u32);
     if let Some(called) =
-        send_over_link(shared, gateway, request, !is_tcp_first, REPLY_TIMEOUT).await
+        send_over_link(shared, gateway, request, !is_tcp_first, reply_timeout).await
     {
         return called;
     }
     let begun = Instant::now();
     let (patience, refusal) = match open(shared, gateway).await {
-        Ok(()) => (REPLY_TIMEOUT, None),
+        Ok(()) => (reply_timeout, None),
         Err(error) if !is_tcp_first || !is_path_error(&error) => return Err(error.to_string()),
-        Err(error) if error.kind() == io::ErrorKind::TimedOut => (REPLY_TIMEOUT, None),
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => (reply_timeout, None),
         // The gateway is gone, so another one should be called soon, or a firewall refuses TCP.
         Err(error) => (begun.elapsed() * ROUND_TRIPS + MARGIN, Some(error)),
     };
@@ -237,10 +239,7 @@ pub(crate) async fn serve_gateways(
         tokio::spawn(async move {
             let from = incoming_request.from;
             match Request::parse(&incoming_request.request) {
-                Some(request) if request.via.is_empty() => {
-                    listener::serve(&shared, end, from, &request).await;
-                }
-                Some(Request { peer, .. }) => shared.account.deny(from, &Denial::TooFar { peer }),
+                Some(request) => listener::serve(&shared, end, from, &request).await,
                 None => shared.account.refuse(from, Refusal::Protocol),
             }
         });

@@ -82,6 +82,9 @@ pub struct Gateway {
     /// Address at which others call it to reach the site's hosts, if these need it.
     #[serde(serialize_with = "write_outside", skip_serializing_if = "Option::is_none")]
     pub outside: Option<ListenAddress>,
+    /// Networks from which `outside` is reached; if empty, every site reaches it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub networks: Vec<String>,
     /// Addresses at which it listens; if empty, `inside` and `outside`.
     #[serde(serialize_with = "write_addresses", skip_serializing_if = "Vec::is_empty")]
     pub listen: Vec<ListenAddress>,
@@ -167,8 +170,9 @@ impl Grid {
         }
         if let Some((one, other)) = self.unconnected_pair() {
             return Err(format!(
-                "networks: none leads from site `{one}` to site `{other}`: name one in common, say what \
-                 reaches what, or give one of them a gateway with an address outside"
+                "networks: none leads from site `{one}` to site `{other}`, and no gateways of up to three sites in \
+                 between: name one in common, say what reaches what, or give one of them a gateway with an address \
+                 outside"
             ));
         }
         let is_idle = |site: &&Site| !site.gateways.is_empty() && self.own_subnets(site).is_empty();
@@ -181,24 +185,6 @@ impl Grid {
         }
     }
 
-    /// Returns two sites without a network between them, if there are any.
-    fn unconnected_pair(&self) -> Option<(&str, &str)> {
-        let meet = |one: &Site, other: &Site| {
-            let is_open = |site: &Site| site.networks.is_empty();
-            let is_connected = one.networks.iter().any(|own| {
-                other.networks.iter().any(|theirs| own == theirs || self.is_routed(own, theirs))
-            });
-            let is_called =
-                |site: &Site| site.gateways.iter().any(|gateway| gateway.outside.is_some());
-            is_open(one) || is_open(other) || is_connected || is_called(one) || is_called(other)
-        };
-        let pairs = self.sites.iter().enumerate();
-        let mut pairs =
-            pairs.flat_map(|(at, one)| self.sites[at + 1..].iter().map(move |other| (one, other)));
-        let pair = pairs.find(|(one, other)| !meet(one, other));
-        pair.map(|(one, other)| (one.name.as_str(), other.name.as_str()))
-    }
-
     /// Returns the subnets of a site's networks that no other site is on. Its gateways may connect there.
     pub fn own_subnets(&self, site: &Site) -> Vec<&str> {
         let is_shared = |name: &String| {
@@ -208,14 +194,6 @@ impl Grid {
         let networks =
             own.flat_map(|name| self.networks.iter().filter(move |one| one.name == *name));
         networks.flat_map(|network| &network.subnets).map(String::as_str).collect()
-    }
-
-    fn is_routed(&self, one: &str, other: &str) -> bool {
-        let says = |from: &str, to: &str| {
-            let network = self.networks.iter().find(|network| network.name == from);
-            network.is_some_and(|network| network.reaches.iter().any(|name| name == to))
-        };
-        says(one, other) || says(other, one)
     }
 }
 
@@ -251,16 +229,21 @@ impl Gateway {
 
     /// Returns the gateway's entry in `CANELE_GATEWAYS`, with the addresses `got` at which it now listens.
     pub(crate) fn setting(&self, got: &[SocketAddr]) -> Option<String> {
-        let listen_addresses = self.listen_addresses();
-        let at = |address: &ListenAddress| {
-            let own = listen_addresses.iter().position(|own| own == address);
-            own.map_or(address.only(), |own| got.get(own).copied())
-        };
-        let inside = at(&self.inside)?;
+        let inside = self.address(&self.inside, got)?;
         match &self.outside {
-            Some(outside) => Some(format!("{inside}={}", at(outside)?)),
+            Some(outside) => Some(format!("{inside}={}", self.address(outside, got)?)),
             None => Some(inside.to_string()),
         }
+    }
+
+    /// Returns the address for other sites, with the addresses `got` at which it now listens.
+    pub(crate) fn outside_address(&self, got: &[SocketAddr]) -> Option<SocketAddr> {
+        self.address(self.outside.as_ref()?, got)
+    }
+
+    fn address(&self, address: &ListenAddress, got: &[SocketAddr]) -> Option<SocketAddr> {
+        let own = self.listen_addresses().iter().position(|own| own == address);
+        own.map_or(address.only(), |own| got.get(own).copied())
     }
 }
 
@@ -318,6 +301,8 @@ struct GatewayEntry {
     inside: Spanned<String>,
     outside: Option<Spanned<String>>,
     #[serde(default)]
+    networks: Vec<Spanned<String>>,
+    #[serde(default)]
     listen: Vec<Spanned<String>>,
 }
 
@@ -364,7 +349,7 @@ impl GridSource<'_> {
         let hosts = self.hosts(&entry, before)?;
         let is_known = |name: &str| networks.iter().any(|network| network.name == name);
         let networks = self.all("networks", entry.networks, is_known, NO_NETWORK)?;
-        let gateways = entry.gateway.iter().map(|one| self.gateway(one, &hosts));
+        let gateways = entry.gateway.iter().map(|one| self.gateway(one, &hosts, &is_known));
         let gateways = gateways.collect::<Result<Vec<_>, _>>()?;
         let slurm = self.salloc_options(entry.slurm)?;
         Ok(Site {
@@ -536,7 +521,12 @@ impl GridSource<'_> {
         }
     }
 
-    fn gateway(&self, entry: &GatewayEntry, hosts: &[Host]) -> Result<Gateway, GridError> {
+    fn gateway(
+        &self,
+        entry: &GatewayEntry,
+        hosts: &[Host],
+        is_network: &impl Fn(&str) -> bool,
+    ) -> Result<Gateway, GridError> {
         let host = host::parse(entry.host.get_ref()).map(|(name, _)| name).unwrap_or_default();
         if !hosts.iter().any(|known| known.name == host) {
             let advice = match hosts.is_empty() {
@@ -554,7 +544,8 @@ impl GridSource<'_> {
         let listen = entry.listen.iter().map(|text| address("listen", text));
         let inside = address("inside", &entry.inside)?;
         let listen = listen.collect::<Result<_, _>>()?;
-        let gateway = Gateway { host, inside, outside, listen };
+        let networks = self.all("networks", entry.networks.clone(), is_network, NO_NETWORK)?;
+        let gateway = Gateway { host, inside, outside, networks, listen };
         let outside = entry.outside.as_ref().map(|text| ("outside", text));
         let called = outside.into_iter().chain([("inside", &entry.inside)]);
         for (key, text) in called.filter(|_| !gateway.listen.is_empty()) {
@@ -647,5 +638,6 @@ const NAME_MAX: usize = 64;
 const SPEED_MIN: f64 = 0.01;
 const SPEED_MAX: f64 = 100.0;
 
+pub(crate) mod routes;
 #[cfg(test)]
 mod tests;

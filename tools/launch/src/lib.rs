@@ -75,6 +75,7 @@ pub use agent::agent_main;
 pub use binding::Binding;
 pub use discovery::Discovery;
 pub use foreign::replaced_library;
+pub use grid::routes::TransitRoute;
 pub use grid::{Gateway, Grid, GridError, Host, Network, Site};
 pub use grid_status::{GridHost, grid_status};
 pub use hang::RankView;

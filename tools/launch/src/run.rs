@@ -501,7 +501,8 @@ impl Run {
         let own = self.gateways.iter().filter(|(_, of, _)| *of == first);
         if own.clone().all(|(_, _, addresses)| !addresses.is_empty()) {
             let served = own.map(|(gateway, _, addresses)| (gateway.clone(), addresses.clone()));
-            let lists = tree::gateway_lists(&served.collect::<Vec<_>>());
+            let served = served.collect::<Vec<_>>();
+            let lists = self.options.grid.as_ref().map(|grid| tree::gateway_lists(grid, &served));
             let body = serde_json::to_vec(&lists).unwrap_or_default();
             self.send_to_all(&Message::new(MessageKind::Gateways, first, body));
         }

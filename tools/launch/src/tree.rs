@@ -10,6 +10,7 @@ use netpath::ListenAddress;
 
 use crate::binding::CoreBinding;
 use crate::channel::{Branch, GatewayStart, RankStart, Start};
+use crate::grid::routes::TransitRoute;
 use crate::grid::{Gateway, Grid, Site};
 use crate::host;
 use crate::host_status::StatusRequest;
@@ -80,6 +81,14 @@ impl Tree {
             .keys()
             .filter_map(|&host| Some(sites.get(host).copied().flatten()?.name.as_str()))
             .collect();
+        let routes = options.grid.as_ref().map_or(Vec::new(), Grid::transit_routes);
+        let is_used = |site: &Site| {
+            let is_on = |route: &&TransitRoute<'_>| {
+                let ends = [route.from, route.to];
+                ends.iter().all(|end| used.contains(&&*end.name)) && route.between.contains(&site)
+            };
+            used.contains(&&*site.name) || routes.iter().any(|route| is_on(&route))
+        };
         let mut last_site: Option<&Site> = None;
         let mut nodes = 0;
         for (index, (host, _)) in hosts.iter().enumerate() {
@@ -89,7 +98,7 @@ impl Tree {
             let leader = site.and_then(|site| world.leaders.get(&site.name));
             let is_leader = leader.is_some_and(|leader| *leader == name);
             let is_child = site.is_some() && (site == last_site || leader.is_some());
-            let used_site = site.filter(|site| used.contains(&site.name.as_str()));
+            let used_site = site.filter(|site| is_used(site));
             let mut gateways = Vec::new();
             if let (Some(grid), Some(site)) = (&options.grid, used_site) {
                 for gateway in site.gateways.iter().filter(|gateway| gateway.host == *host) {
@@ -125,7 +134,8 @@ impl Tree {
                 tree.hosts[rank].clone_from(&name);
             }
             nodes += usize::from(!mine.is_empty());
-            let awaits = site.filter(|site| !site.gateways.is_empty());
+            let has_route = |site: &Site| routes.iter().any(|route| *route.from == *site);
+            let awaits = site.filter(|site| !site.gateways.is_empty() || has_route(site));
             let awaits = awaits.map(|site| site.name.clone());
             let trace_bytes = options.trace.as_ref().map(|_| trace::room(placement.len()));
             let has_profile = options.profile.is_some();
@@ -185,7 +195,12 @@ impl StartedGateway {
         let allow = grid.own_subnets(site).into_iter().map(|net| ("--allow", net.to_owned()));
         let others = others.map(|address| ("--gateways", address.ip().to_string()));
         let words = allow.chain(others);
-        let arguments = words.flat_map(|(name, value)| [name.to_owned(), value]).collect();
+        let is_transit = grid
+            .transit_routes()
+            .iter()
+            .any(|route| route.between.iter().any(|it| it.name == site.name));
+        let arguments = words.flat_map(|(name, value)| [name.to_owned(), value]);
+        let arguments = arguments.chain(is_transit.then(|| "--transit".to_owned())).collect();
         let listen = self.gateway.listen_addresses().iter().map(ListenAddress::to_string).collect();
         GatewayStart { number, name: self.name.clone(), listen, arguments, job }
     }
@@ -220,15 +235,43 @@ pub(crate) fn status(options: &Options, here: &LaunchContext) -> Vec<Branch> {
 }
 
 /// Returns the `CANELE_GATEWAYS` setting of each site, for gateways that listen at these addresses.
-pub(crate) fn gateway_lists(got: &[(StartedGateway, Vec<SocketAddr>)]) -> HashMap<String, String> {
+pub(crate) fn gateway_lists(
+    grid: &Grid,
+    got: &[(StartedGateway, Vec<SocketAddr>)],
+) -> HashMap<String, String> {
     let mut lists: HashMap<String, String> = HashMap::new();
+    let mut add = |site: &str, word: String| {
+        let list = lists.entry(site.to_owned()).or_default();
+        *list = if list.is_empty() { word } else { format!("{list},{word}") };
+    };
     for (started, addresses) in got {
         // An agent that reports fewer addresses than requested is broken.
-        let word = started.gateway.setting(addresses).unwrap_or_default();
-        let list = lists.entry(started.site.clone()).or_default();
-        *list = if list.is_empty() { word } else { format!("{list},{word}") };
+        add(&started.site, started.gateway.setting(addresses).unwrap_or_default());
+    }
+    for route in grid.transit_routes() {
+        let hops = [&[route.from], &route.between[..], &[route.to]].concat();
+        let stages: Vec<String> =
+            hops.windows(2).map(|hop| stage(grid, (hop[0], hop[1]), got)).collect();
+        // The gateways of sites without ranks are not started.
+        if stages.iter().all(|stage| !stage.is_empty()) {
+            add(&route.from.name, stages.join(">"));
+        }
     }
     lists
+}
+
+/// Returns the addresses of gateways of a site that another site calls on the way to a third.
+fn stage(
+    grid: &Grid,
+    (from, to): (&Site, &Site),
+    got: &[(StartedGateway, Vec<SocketAddr>)],
+) -> String {
+    let callable: Vec<&Gateway> = grid.callable(from, to).collect();
+    let of_site = got
+        .iter()
+        .filter(|(started, _)| started.site == to.name && callable.contains(&&started.gateway));
+    let addresses = of_site.filter_map(|(started, got)| started.gateway.outside_address(got));
+    addresses.map(|address| address.to_string()).collect::<Vec<_>>().join("|")
 }
 
 /// Returns the launcher for a host's agent, used from here or by the agent of its site.
@@ -499,7 +542,8 @@ mod tests {
         assert_eq!(south.arguments.join(" "), "--allow 10.2.0.0/16 --gateways 192.0.2.2");
         let got = [vec!["10.1.0.2:7", "192.0.2.2:9"], vec!["10.2.0.3:81"]];
         let got = got.map(|list| list.into_iter().map(|one| one.parse().unwrap()).collect());
-        let lists = gateway_lists(&all.gateways.into_iter().zip(got).collect::<Vec<_>>());
+        let known = Grid::parse(grid, "g").unwrap();
+        let lists = gateway_lists(&known, &all.gateways.into_iter().zip(got).collect::<Vec<_>>());
         assert_eq!(lists["n"], "10.1.0.2:7=192.0.2.2:9");
         assert_eq!(lists["s"], "10.2.0.3:81");
     }

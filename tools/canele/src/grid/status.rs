@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use launch::{Grid, GridHost, HostState};
+use launch::{Grid, GridHost, HostState, TransitRoute};
 use serde_json::{Value, json};
 
 use crate::print::print;
@@ -24,9 +24,17 @@ pub(super) struct StatusArguments {
 
 pub(super) fn run(arguments: &StatusArguments) -> ExitCode {
     let grid = Grid::read(&arguments.file).map_err(|error| error.to_string());
-    match grid.and_then(|grid| launch::grid_status(&grid, arguments.timeout)) {
-        Ok(hosts) => {
-            let text = if arguments.json { json_text(&hosts) } else { table(&hosts) };
+    let asked = grid.and_then(|grid| {
+        let hosts = launch::grid_status(&grid, arguments.timeout)?;
+        Ok((grid, hosts))
+    });
+    match asked {
+        Ok((grid, hosts)) => {
+            let routes = grid.transit_routes();
+            let text = match arguments.json {
+                true => json_text(&hosts, &routes),
+                false => format!("{}{}", table(&hosts), lines(&routes)),
+            };
             let printed = print(&text);
             match hosts.iter().all(|host| host.state.is_ok()) {
                 true => printed,
@@ -99,9 +107,24 @@ fn memory(state: &HostState) -> String {
     }
 }
 
-fn json_text(hosts: &[GridHost]) -> String {
-    let object = json!({ "hosts": hosts.iter().map(host_object).collect::<Vec<_>>() });
-    format!("{object}\n")
+/// Returns a line for each pair of sites that meet only through the gateways of others.
+fn lines(routes: &[TransitRoute<'_>]) -> String {
+    let line = |route: &TransitRoute<'_>| {
+        let between = names_between(route).join(" and ");
+        format!("{} to {}: through the gateways of {between}\n", route.from.name, route.to.name)
+    };
+    routes.iter().map(line).collect()
+}
+
+fn names_between<'a>(route: &TransitRoute<'a>) -> Vec<&'a str> {
+    route.between.iter().map(|site| site.name.as_str()).collect()
+}
+
+fn json_text(hosts: &[GridHost], routes: &[TransitRoute<'_>]) -> String {
+    let hosts: Vec<Value> = hosts.iter().map(host_object).collect();
+    let route = |route: &TransitRoute<'_>| json!({ "from": route.from.name, "to": route.to.name, "through": names_between(route) });
+    let routes: Vec<Value> = routes.iter().map(route).collect();
+    format!("{}\n", json!({ "hosts": hosts, "routes": routes }))
 }
 
 fn host_object(host: &GridHost) -> Value {
@@ -168,7 +191,7 @@ mod tests {
 
     #[test]
     fn an_object_has_all_that_is_known() {
-        let object: Value = serde_json::from_str(&json_text(&hosts())).unwrap();
+        let object: Value = serde_json::from_str(&json_text(&hosts(), &[])).unwrap();
         let [one, two] = [&object["hosts"][0], &object["hosts"][1]];
         assert_eq!((&one["answers"], &one["cores"]), (&json!(true), &json!(16)));
         assert_eq!(one["gateways"][1], json!({ "address": "10.0.0.2", "fault": "in use" }));

@@ -23,7 +23,7 @@ use wire::{Body, Frame, PeerId};
 
 use super::messages::{ChannelId, Credit, TrunkMessage};
 use super::streams::{self, NewLink, Streams};
-use super::{IncomingRequest, Relays};
+use super::{EndKey, IncomingRequest, Relays};
 use crate::account::Account;
 
 /// A channel of one of the links.
@@ -91,10 +91,10 @@ struct PendingWork {
     /// Links to be closed.
     dead: Vec<PeerId>,
     requests: Vec<(Key, Vec<u8>)>,
-    /// Slots of relays that have received bytes, that may send again, or that have broken off.
-    received: Vec<usize>,
-    writable: Vec<usize>,
-    broken: Vec<(usize, io::Error)>,
+    /// Ends of relays that have received bytes, that may send again, or that have broken off.
+    received: Vec<EndKey>,
+    writable: Vec<EndKey>,
+    broken: Vec<(EndKey, io::Error)>,
 }
 
 struct Peer {
@@ -118,7 +118,8 @@ struct Channel {
     early: VecDeque<u8>,
     has_ended: bool,
     is_waiting: bool,
-    slot: Option<usize>,
+    /// End of a relay that the channel is.
+    end: Option<EndKey>,
     /// Receiver of the reply.
     answer: Option<oneshot::Sender<CallOutcome>>,
 }
@@ -225,14 +226,14 @@ impl Links {
         let PendingWork { received, writable, broken, .. } = &mut self.table.pending;
         let received = std::mem::take(received);
         let (writable, broken) = (std::mem::take(writable), std::mem::take(broken));
-        for slot in received {
-            relays.forward(slot, self);
+        for end in received {
+            relays.forward(end, self);
         }
-        for slot in writable {
-            relays.resume_channel(slot, self);
+        for end in writable {
+            relays.resume_channel(end, self);
         }
-        for (slot, error) in broken {
-            relays.end(slot, Err(error), self);
+        for (end, error) in broken {
+            relays.end(end.slot(), Err(error), self);
         }
         self.settle();
     }
@@ -260,9 +261,9 @@ impl Links {
 
     /// Attaches a relay to the channel. Returns the bytes received so far, and true if they are all. None if
     /// the channel is closed.
-    pub fn attach(&mut self, key: Key, slot: usize) -> Option<(VecDeque<u8>, bool)> {
+    pub fn attach(&mut self, key: Key, end: EndKey) -> Option<(VecDeque<u8>, bool)> {
         let channel = self.table.channel(key)?;
-        channel.slot = Some(slot);
+        channel.end = Some(end);
         Some((std::mem::take(&mut channel.early), channel.has_ended))
     }
 
@@ -385,7 +386,7 @@ impl LinkTable {
                 for channel in std::mem::take(&mut peer.waiting) {
                     let Some(channel) = peer.channels.get_mut(&channel) else { continue };
                     channel.is_waiting = false;
-                    self.pending.writable.extend(channel.slot);
+                    self.pending.writable.extend(channel.end);
                 }
             }
             Event::Cost { peer, cost } => {
@@ -468,24 +469,24 @@ impl LinkTable {
                 if !is_granted {
                     return None;
                 }
-                let Some(slot) = channel.slot else {
+                let Some(end) = channel.end else {
                     channel.early.extend(bytes);
                     return Some(());
                 };
-                relays.receive(slot, bytes);
-                self.pending.note_received(slot);
+                relays.receive(end, bytes);
+                self.pending.note_received(end);
             }
             TrunkMessage::Grant(bytes) => {
                 if !channel.credit.note_grant(bytes) {
                     return None;
                 }
-                self.pending.writable.extend(channel.slot);
+                self.pending.writable.extend(channel.end);
             }
             TrunkMessage::End => {
                 channel.has_ended = true;
-                if let Some(slot) = channel.slot {
-                    relays.receive_end(slot);
-                    self.pending.note_received(slot);
+                if let Some(end) = channel.end {
+                    relays.receive_end(end);
+                    self.pending.note_received(end);
                 }
             }
             TrunkMessage::Break => {
@@ -619,9 +620,9 @@ impl LinkTable {
 
 impl PendingWork {
     /// Notes that a relay has received bytes, forwarded together with those that follow.
-    fn note_received(&mut self, slot: usize) {
-        if self.received.last() != Some(&slot) {
-            self.received.push(slot);
+    fn note_received(&mut self, end: EndKey) {
+        if self.received.last() != Some(&end) {
+            self.received.push(end);
         }
     }
 }
@@ -681,18 +682,18 @@ impl Channel {
             early: VecDeque::new(),
             has_ended: false,
             is_waiting: false,
-            slot: None,
+            end: None,
             answer,
         }
     }
 
-    /// Returns the relay that breaks off with the channel.
-    fn break_off(self) -> Option<(usize, io::Error)> {
+    /// Returns the end of a relay that breaks off with the channel.
+    fn break_off(self) -> Option<(EndKey, io::Error)> {
         if let Some(answer) = self.answer {
             // The caller may have given up.
             let _ = answer.send(CallOutcome::Lost);
         }
-        Some((self.slot?, io::ErrorKind::ConnectionReset.into()))
+        Some((self.end?, io::ErrorKind::ConnectionReset.into()))
     }
 }
 

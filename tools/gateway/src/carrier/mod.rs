@@ -75,6 +75,10 @@ pub(crate) struct IncomingRequest {
     pub request: Vec<u8>,
 }
 
+/// An end of a relay, as epoll's events name it: the relay's slot and the side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct EndKey(u64);
+
 /// This side's end of a channel that relays nothing yet.
 pub(crate) struct ChannelEnd {
     key: Key,
@@ -227,6 +231,20 @@ impl Control {
     }
 }
 
+impl EndKey {
+    fn new(slot: usize, side: usize) -> Self {
+        Self((slot * 2 + side) as u64)
+    }
+
+    fn slot(self) -> usize {
+        self.0 as usize / 2
+    }
+
+    fn side(self) -> usize {
+        self.0 as usize % 2
+    }
+}
+
 impl ChannelEnd {
     /// Sends the reply to the request.
     pub fn reply(&self, reply: &[u8]) {
@@ -315,7 +333,7 @@ fn carry(control: &Arc<Control>, mut links: Links, mut qdisc_drops: QdiscDrops) 
                     qdisc_drops.hear();
                     qdisc_drops.look(|key| match streams::of_key(*key) {
                         Some(id) => links.streams().push(id),
-                        None => relays.push(*key),
+                        None => relays.push(EndKey(*key)),
                     });
                 }
                 key if links.serve_stream(key, event.flags, &mut relays, &mut buffer) => {}
@@ -366,63 +384,57 @@ impl Relays {
         });
         self.wan_count += usize::from(relay.has_wan_end());
         let relay = self.slots[slot].insert(relay);
-        let begun = match relay.channel() {
-            None => Ok(()),
-            Some((side, key)) => match links.attach(key, slot) {
-                None => Err(io::ErrorKind::ConnectionReset.into()),
-                Some((early, is_over)) => relay.begin_with(side, early, is_over, links),
-            },
-        };
+        let begun = relay.channels().try_for_each(|(side, key)| {
+            let attached = links.attach(key, EndKey::new(slot, side));
+            let (early, is_over) = attached.ok_or(io::ErrorKind::ConnectionReset)?;
+            relay.begin_with(side, early, is_over, links)
+        });
         self.settle(slot, begun, links);
     }
 
     fn serve(&mut self, key: u64, flags: epoll::EventFlags, links: &mut Links, buffer: &mut [u8]) {
-        let (slot, side) = (key as usize / 2, key as usize % 2);
-        let Some(Some(relay)) = self.slots.get_mut(slot) else { return };
-        let served = relay.serve(side, flags, links, buffer);
-        self.settle(slot, served, links);
+        let end = EndKey(key);
+        let Some(Some(relay)) = self.slots.get_mut(end.slot()) else { return };
+        let served = relay.serve(end.side(), flags, links, buffer);
+        self.settle(end.slot(), served, links);
     }
 
-    /// Continues sending to the relay's channel, which may have room again.
-    fn resume_channel(&mut self, slot: usize, links: &mut Links) {
-        let Some((relay, channel)) = self.with_channel(slot) else { return };
-        let flushed = relay.flush(1 - channel, links);
-        self.settle(slot, flushed, links);
+    /// Continues sending to a channel, which may have room again.
+    fn resume_channel(&mut self, end: EndKey, links: &mut Links) {
+        let Some(relay) = self.relay(end) else { return };
+        let flushed = relay.flush(1 - end.side(), links);
+        self.settle(end.slot(), flushed, links);
     }
 
-    /// Queues bytes that the relay's channel has received.
-    fn receive(&mut self, slot: usize, bytes: &[u8]) {
-        if let Some((relay, channel)) = self.with_channel(slot) {
-            relay.receive(channel, bytes);
+    /// Queues bytes that a channel has received.
+    fn receive(&mut self, end: EndKey, bytes: &[u8]) {
+        if let Some(relay) = self.relay(end) {
+            relay.receive(end.side(), bytes);
         }
     }
 
-    /// Notes that no more bytes come from the relay's channel.
-    fn receive_end(&mut self, slot: usize) {
-        if let Some((relay, channel)) = self.with_channel(slot) {
-            relay.receive_end(channel);
+    /// Notes that no more bytes come from a channel.
+    fn receive_end(&mut self, end: EndKey) {
+        if let Some(relay) = self.relay(end) {
+            relay.receive_end(end.side());
         }
     }
 
-    /// Forwards what the relay's channel has received.
-    fn forward(&mut self, slot: usize, links: &mut Links) {
-        let Some((relay, channel)) = self.with_channel(slot) else { return };
-        let flushed = relay.flush(channel, links);
-        self.settle(slot, flushed, links);
+    /// Forwards what a channel has received.
+    fn forward(&mut self, end: EndKey, links: &mut Links) {
+        let Some(relay) = self.relay(end) else { return };
+        let flushed = relay.flush(end.side(), links);
+        self.settle(end.slot(), flushed, links);
     }
 
-    /// Returns the relay in a slot, and the index of its end that is a channel.
-    fn with_channel(&mut self, slot: usize) -> Option<(&mut Relay, usize)> {
-        let relay = self.slots.get_mut(slot)?.as_mut()?;
-        let (channel, _) = relay.channel()?;
-        Some((relay, channel))
+    /// Returns the relay of an end.
+    fn relay(&mut self, end: EndKey) -> Option<&mut Relay> {
+        self.slots.get_mut(end.slot())?.as_deref_mut()
     }
 
     /// Restarts an end whose packets were dropped by the qdisc. True if it has to be checked again.
-    fn push(&mut self, key: u64) -> bool {
-        let (slot, side) = (key as usize / 2, key as usize % 2);
-        let relay = self.slots.get_mut(slot).and_then(Option::as_mut);
-        relay.is_some_and(|relay| relay.push(side))
+    fn push(&mut self, end: EndKey) -> bool {
+        self.relay(end).is_some_and(|relay| relay.push(end.side()))
     }
 
     /// Updates what epoll watches of a relay that was served, or ends the relay.
@@ -452,9 +464,7 @@ impl Relays {
         let Some(relay) = self.slots.get_mut(slot).and_then(Option::take) else { return };
         self.free.push(slot);
         self.wan_count -= usize::from(relay.has_wan_end());
-        if let Some((_, key)) = relay.channel() {
-            links.close(key, result.is_ok());
-        }
+        relay.channels().for_each(|(_, key)| links.close(key, result.is_ok()));
         relay.end(&result);
     }
 }

@@ -13,6 +13,7 @@ use rustix::event::epoll;
 use socket2::SockRef;
 use tokio::sync::oneshot;
 
+use super::EndKey;
 use super::links::{Key, Links};
 use crate::account::Account;
 
@@ -20,7 +21,7 @@ use crate::account::Account;
 pub(super) enum RelayEnd {
     /// A non-blocking TCP connection, and its wide-area tuning if its round trip is long.
     Tcp(TcpStream, Option<Box<WanTcp>>),
-    /// A channel of the link to another gateway. At most one of two ends is a channel.
+    /// A channel of the link to another gateway.
     Channel(Key),
 }
 
@@ -59,12 +60,13 @@ impl Relay {
         Self { ends, flows, watched, drop_watches, has_sent_much: [false; 2], account, done }
     }
 
-    /// Returns the end that is a channel, and its index, if there is one.
-    pub fn channel(&self) -> Option<(usize, Key)> {
-        self.ends.iter().enumerate().find_map(|(side, end)| match end {
-            RelayEnd::Channel(key) => Some((side, *key)),
+    /// Returns the ends that are channels, with their indexes.
+    pub fn channels(&self) -> impl Iterator<Item = (usize, Key)> + use<> {
+        let channels = self.ends.each_ref().map(|end| match end {
+            RelayEnd::Channel(key) => Some(*key),
             RelayEnd::Tcp(..) => None,
-        })
+        });
+        (0..).zip(channels).filter_map(|(side, key)| Some((side, key?)))
     }
 
     pub fn has_wan_end(&self) -> bool {
@@ -226,7 +228,7 @@ impl Relay {
     ) -> io::Result<()> {
         for side in 0..2 {
             let RelayEnd::Tcp(stream, _) = &self.ends[side] else { continue };
-            let key = (slot * 2 + side) as u64;
+            let key = EndKey::new(slot, side).0;
             if std::mem::take(&mut self.has_sent_much[side]) && self.drop_watches[side].begin() {
                 drop_checks.push(key);
             }

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use gateway::Between;
 use testing::{Random, seeds};
 
-use crate::common::{Daemon, PATIENCE, echo, exchange, host, open, request};
+use relay::{Reply, STAGES_MAX};
+
+use crate::common::{Daemon, PATIENCE, call, echo, exchange, host, open, request, request_through};
 
 /// Writes the first `len` bytes of a seed's, in pieces of any length.
 fn write_bytes(stream: &mut TcpStream, seed: u64, len: usize) -> std::io::Result<()> {
@@ -85,7 +87,7 @@ fn begin(
     host: SocketAddr,
     plan: [u64; 3],
 ) -> TcpStream {
-    let mut stream = open(gateway, &request(host, through));
+    let mut stream = open(gateway, &request_through(host, through));
     stream.write_all(&plan.map(u64::to_le_bytes).concat()).unwrap();
     stream
 }
@@ -164,6 +166,55 @@ fn long_streams_share_a_link() {
 }
 
 #[test]
+fn long_streams_come_through_one_gateway() {
+    let gateway = Daemon::start(Between::Auto);
+    let host = counterpart();
+    thread::scope(|scope| {
+        for seed in 0..6 {
+            let address = gateway.address;
+            scope.spawn(move || {
+                let plan = [seed, LONG as u64, LONG as u64];
+                say_and_hear(begin(address, &[], host, plan), [LONG; 2], seed, true);
+            });
+        }
+    });
+    gateway.until_account_has("connections: 0 now, 6 in all");
+}
+
+#[test]
+fn many_connections_come_through_gateways_in_between() {
+    for between in [Between::Udp, Between::Tcp] {
+        let (near, far) = (Daemon::start(between), Daemon::start(between));
+        let middle = [0; 2].map(|_| Daemon::in_between(between));
+        many(&near, &[middle[0].address, middle[1].address, far.address]);
+        middle[1].until_account_has("connections: 0 now, 75 in all");
+        hold_back(&near, &[middle[0].address, far.address]);
+    }
+}
+
+#[test]
+fn a_gateway_passes_nothing_on_unless_it_is_told_to() {
+    let [near, middle, far] = [0; 3].map(|_| Daemon::start(Between::Tcp));
+    let refused =
+        |through: &[SocketAddr]| match call(near.address, &request_through(echo(), through))
+            .unwrap()
+            .1
+        {
+            Reply::Refused(text) => text,
+            reply => panic!("{reply:?}"),
+        };
+    let text = refused(&[middle.address, far.address]);
+    assert!(text.contains("rank 3 is of a third site, and it passes nothing on"), "{text}");
+    middle.until_account_has("refused, too far: 1");
+    // A gateway in between opens connections to no host, and a request that goes round ends.
+    let between = Daemon::in_between(Between::Tcp);
+    let text = refused(&[between.address]);
+    assert!(text.contains("rank 3"), "{text}");
+    let text = refused(&[between.address; STAGES_MAX]);
+    assert!(text.contains("rank 3"), "{text}");
+}
+
+#[test]
 fn tcp_comes_first_if_it_has_bbr() {
     let (near, far) = (Daemon::start(Between::Auto), Daemon::start(Between::Auto));
     exchange(&mut open(near.address, &request(echo(), &[far.address])));
@@ -214,7 +265,7 @@ fn hold_back(gateway: &Daemon, through: &[SocketAddr]) {
         len.copy_from_slice(&count.to_le_bytes());
         stream.write_all(&len).unwrap();
     });
-    let mut stream = open(gateway.address, &request(host, through));
+    let mut stream = open(gateway.address, &request_through(host, through));
     stream.set_nonblocking(true).unwrap();
     let mut bytes = Random::new(5);
     let mut piece: Vec<u8> = Vec::new();

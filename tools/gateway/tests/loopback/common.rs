@@ -32,13 +32,29 @@ impl Daemon {
 
     /// A gateway that may call others on such a network.
     pub fn calling(listen: SocketAddr, between: Between, allow: &str, gateways: &str) -> Self {
-        let config = Config {
+        Self::of(Config {
             listen: vec![listen.into()],
             hosts: vec![allow.parse().unwrap()],
             gateways: vec![gateways.parse().unwrap()],
+            is_transit: false,
             pass: pass(SECRET),
             between,
-        };
+        })
+    }
+
+    /// A gateway that passes on what others' gateways send to a third, and connects to no host.
+    pub fn in_between(between: Between) -> Self {
+        Self::of(Config {
+            listen: vec!["127.0.0.1:0".parse::<SocketAddr>().unwrap().into()],
+            hosts: Vec::new(),
+            gateways: vec!["127.0.0.1".parse().unwrap()],
+            is_transit: true,
+            pass: pass(SECRET),
+            between,
+        })
+    }
+
+    fn of(config: Config) -> Self {
         let (told, ready) = std::sync::mpsc::channel();
         let (end, ended) = oneshot::channel();
         let thread = thread::spawn(move || {
@@ -150,7 +166,14 @@ pub fn handshake(byte: u8) -> RelayHandshake {
 
 /// A request for the host at `address`, through another gateway or not.
 pub fn request(address: SocketAddr, via: &[SocketAddr]) -> Request {
-    Request { peer: PeerId(3), via: via.to_vec(), listeners: vec![address] }
+    let via = Some(via.to_vec()).filter(|via| !via.is_empty()).into_iter().collect();
+    Request { peer: PeerId(3), via, listeners: vec![address] }
+}
+
+/// A request for the host at `address`, through these gateways one after the other.
+pub fn request_through(address: SocketAddr, hops: &[SocketAddr]) -> Request {
+    let via = hops.iter().map(|hop| vec![*hop]).collect();
+    Request { peer: PeerId(3), via, listeners: vec![address] }
 }
 
 /// Calls a gateway; the connection, and what it replies.
