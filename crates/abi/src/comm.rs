@@ -88,7 +88,7 @@ fn begin_duplicate(
     request: Out<RawHandle>,
 ) -> Result<()> {
     let (made, begun, vci) = comm.begin_duplicate()?;
-    made.set_info(hints);
+    made.set_info_before_use(hints);
     attribute::copy_comm(comm, &made)?;
     request.put(raw(begun.register(vci)?))?;
     give(Some(made), copy)

@@ -13,7 +13,7 @@ mod revoke;
 mod submit;
 mod through;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::mem::Discriminant;
 use std::ops::Add;
 
@@ -191,6 +191,8 @@ pub struct Engine {
     failed_peers: u32,
     /// Links that the peer has given up, to be closed.
     severed: VecDeque<(PeerId, RailId)>,
+    /// Contexts whose messages may match before those that were sent earlier.
+    overtaking: BTreeSet<u64>,
     /// Revoked contexts with the failed peer; then those revoked by peers, still to be reported.
     revoked: BTreeMap<u64, PeerId>,
     revoked_by_peers: VecDeque<u64>,
@@ -237,6 +239,7 @@ impl Engine {
             untimed: 0,
             failed_peers: 0,
             severed: VecDeque::new(),
+            overtaking: BTreeSet::new(),
             revoked: BTreeMap::new(),
             revoked_by_peers: VecDeque::new(),
             record: None,

@@ -77,7 +77,12 @@ pub(crate) enum Content {
 #[derive(Debug)]
 pub(crate) enum Early {
     Message(Unexpected),
-    Call { call: CallHeader, payload: Box<[u8]> },
+    Call {
+        call: CallHeader,
+        payload: Box<[u8]>,
+    },
+    /// A message of a context that allows overtaking, which was matched or stored as it came.
+    Overtaken,
 }
 
 impl Unexpected {

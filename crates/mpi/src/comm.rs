@@ -19,13 +19,17 @@ use crate::collective::{self, CallArguments, Form, Routine, Shape};
 use crate::errhandler::Errhandler;
 use crate::exchange::{self, Span};
 use crate::group::{Comparison, Group};
-use crate::info::Info;
 use crate::inter::GroupPair;
 use crate::process::Process;
 use crate::request::Request;
 use crate::topology::Topology;
 use crate::vci::{CommVci, Vci};
 use crate::{Error, ErrorClass, Result, buffer};
+
+mod assertions;
+mod hints;
+
+use assertions::Assertions;
 
 /// A communicator of this process. Clones are the same communicator.
 #[derive(Clone, Debug)]
@@ -73,8 +77,7 @@ struct Details {
     attributes: Attributes,
     /// Other jobs that members are of, until it is freed.
     other_jobs: Vec<u64>,
-    /// True for each of [`ASSERTIONS`] that the application makes.
-    assertions: [bool; ASSERTIONS.len()],
+    assertions: Assertions,
 }
 
 impl Comm {
@@ -177,7 +180,7 @@ impl Comm {
                 has_set_errhandler: false,
                 attributes: Attributes::default(),
                 other_jobs: Vec::new(),
-                assertions: [false; ASSERTIONS.len()],
+                assertions: Assertions::default(),
             }),
         }))
     }
@@ -309,35 +312,6 @@ impl Comm {
     /// True once the application has set the error handler of this communicator.
     pub fn has_set_errhandler(&self) -> bool {
         self.details().has_set_errhandler
-    }
-
-    /// The hints of this communicator: every hint the library knows, with its default if none was given. The
-    /// topology for collective plans is included if it is short enough. Assertions are stored for the application
-    /// and have no effect yet.
-    pub fn info(&self) -> Result<Info> {
-        let info = Info::default();
-        for (assertion, holds) in ASSERTIONS.iter().zip(self.details().assertions) {
-            info.set(assertion, if holds { "true" } else { "false" })?;
-        }
-        info.set(MEMORY_KINDS, device::memory_kinds())?;
-        let places = self.collectives().shared_places().unwrap_or(self.places()).to_string();
-        if places.len() < crate::info::VALUE_MAX {
-            info.set(PLACES, &places)?;
-        }
-        Ok(info)
-    }
-
-    /// Sets the hints that the library knows; hints missing from `info` do not change (MPI-5.0 §7.4.4).
-    pub fn set_info(&self, info: &Info) {
-        let mut details = self.details();
-        for (assertion, holds) in ASSERTIONS.iter().zip(&mut details.assertions) {
-            match info.value(assertion).ok().flatten().as_deref() {
-                Some("true") => *holds = true,
-                Some("false") => *holds = false,
-                // An unknown value is ignored.
-                Some(_) | None => {}
-            }
-        }
     }
 
     /// The buffer attached for buffered sends on this communicator, if any.
@@ -638,6 +612,9 @@ impl Comm {
             return Err(Error::new(ErrorClass::Comm, "a predefined communicator cannot be freed"));
         }
         COMMS.remove(self.handle())?;
+        if self.details().assertions.allows_overtaking() {
+            self.set_overtaking(false);
+        }
         self.0.is_freed.store(true, Ordering::Relaxed);
         self.part_jobs();
         Ok(())
@@ -777,15 +754,6 @@ pub const NULL: Handle = Handle(0x100);
 pub const WORLD: Handle = Handle(0x101);
 /// `MPI_COMM_SELF`.
 pub const SELF: Handle = Handle(0x102);
-
-/// Assertions that an application may make about a communicator (MPI-5.0 §7.4.4).
-const ASSERTIONS: [&str; 5] = [
-    "mpi_assert_no_any_tag",
-    "mpi_assert_no_any_source",
-    "mpi_assert_exact_length",
-    "mpi_assert_allow_overtaking",
-    "mpi_assert_strict_persistent_collective_ordering",
-];
 
 /// Info key of the kinds of memory that the library accepts in buffers (MPI-5.0 §12.4.3).
 pub(crate) const MEMORY_KINDS: &str = "mpi_memory_alloc_kinds";

@@ -152,6 +152,17 @@ impl Engine {
         self.list(peer);
     }
 
+    /// Sets whether messages of a context may match before those that were sent earlier
+    /// (`mpi_assert_allow_overtaking`). They then match as they arrive over several links.
+    #[cold]
+    pub fn set_overtaking(&mut self, context: u64, is_allowed: bool) {
+        if is_allowed {
+            self.overtaking.insert(context);
+        } else {
+            self.overtaking.remove(&context);
+        }
+    }
+
     /// Checks the sequence of a matching-bearing packet; true if it is the next of its peer, and
     /// counts it.
     #[inline]
@@ -195,6 +206,10 @@ impl Engine {
         let peer = message.peer;
         let sequence = message.header.sequence;
         if !self.in_sequence(peer, sequence)? {
+            if self.overtaking.contains(&message.header.context) {
+                self.peer(peer).early.insert(sequence, Early::Overtaken);
+                return self.match_or_store(message);
+            }
             self.peer(peer).early.insert(sequence, Early::Message(message));
             return Ok(());
         }
@@ -212,6 +227,7 @@ impl Engine {
             match next {
                 Early::Message(message) => self.match_or_store(message)?,
                 Early::Call { call, payload } => self.run_call(peer, &call, &payload)?,
+                Early::Overtaken => {}
             }
         }
     }

@@ -80,6 +80,32 @@ fn requests_and_replies_need_no_other_frames() {
     }
 }
 
+/// A message of another link waits for those before it, unless its context allows overtaking.
+#[test]
+fn messages_overtake_others_where_the_application_allows_it() {
+    let mut one = engine(&[0, 1]);
+    let frames: Vec<_> = (0..3).map(|_| send(&mut one).1).collect();
+    for is_allowed in [false, true] {
+        let mut other = engine(&[0, 1]);
+        other.set_overtaking(ENVELOPE.context, is_allowed);
+        let selector = Selector { context: 0, source: Some(0), tag: Some(0) };
+        let region = Region::owned(8);
+        let post = |engine: &mut Engine| engine.submit_receive(Some(peer_id(1)), selector, &region);
+        let mut ops: Vec<_> = (0..2).map(|_| post(&mut other)).collect();
+        assert_eq!(other.handle_frame(peer_id(1), RailId(0), &frames[1]), Ok(()));
+        assert_eq!(other.is_complete(ops[0]), is_allowed);
+        // One that no receive awaits is found at once, too.
+        assert_eq!(other.handle_frame(peer_id(1), RailId(0), &frames[2]), Ok(()));
+        assert_eq!(other.is_complete(ops[1]), is_allowed);
+        assert!(other.handle_frame(peer_id(1), RailId(0), &frames[1]).is_err(), "it came before");
+        assert_eq!(other.handle_frame(peer_id(1), RailId(0), &frames[0]), Ok(()));
+        ops.push(post(&mut other));
+        assert!(ops.iter().all(|op| other.take(*op).is_some()), "each completes once");
+        let (_, next) = send(&mut one);
+        assert!(other.handle_frame(peer_id(1), RailId(0), &next).is_ok() || !is_allowed);
+    }
+}
+
 /// Posts all frames of the engine, except over links that are `full` by then. Returns the frames on
 /// each of two links, and the bodies.
 fn flush(engine: &mut Engine, room: &mut [usize; 2]) -> [(usize, usize); 2] {
