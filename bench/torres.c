@@ -1,10 +1,11 @@
-/* Allgather and allreduce of integers on all ranks. Prints a line of JSON each for each size. Torres & Kofuji
-   tabulate these for numbers of ranks that are no powers of two. Usage: torres SECONDS_PER_OPERATION SIZE...; sizes
-   are multiples of 4 and count each rank's data. Measured as in `torres.h`. Every rank's results are checked. */
+/* Allgather and allreduce of integers on all ranks, or for size 0 the barrier. Prints a line of JSON each for each size.
+   Torres & Kofuji tabulate these for numbers of ranks that are no powers of two. Usage: torres SECONDS SIZE...; sizes are
+   multiples of 4 and count each rank's data. Measured as in `torres.h`, 30 times 50 calls whatever the seconds that
+   all programs are given. Every rank's results are checked. */
 #include "torres.h"
 
-enum { ALLGATHER, ALLREDUCE, OPERATIONS };
-static const char *const NAMES[] = {"allgather", "allreduce"};
+enum { BARRIER, ALLGATHER, ALLREDUCE, OPERATIONS };
+static const char *const NAMES[] = {"barrier", "allgather", "allreduce"};
 
 struct torres_call {
     int operation, count;
@@ -13,7 +14,8 @@ struct torres_call {
 
 static void once(const void *what) {
     const struct torres_call *call = what;
-    if (call->operation == ALLGATHER)
+    if (call->operation == BARRIER) MPI_Barrier(MPI_COMM_WORLD);
+    else if (call->operation == ALLGATHER)
         MPI_Allgather(call->out, call->count, MPI_INT, call->in, call->count, MPI_INT, MPI_COMM_WORLD);
     else MPI_Allreduce(call->out, call->in, call->count, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
 }
@@ -37,21 +39,21 @@ static int is_right(const struct torres_call *call, int size) {
 int main(int argc, char **argv) {
     static struct samples samples;
     int size, failed = 0, rank = program_start("torres", &argc, &argv, &size);
-    double seconds = argc > 1 ? program_number("torres", "the time per operation", argv[1], PROGRAM_MOST_SECONDS) : 0.2;
     for (int i = 2; i < argc; i++) {
-        long bytes = (long)program_number("torres", "size", argv[i], (double)PROGRAM_MOST_BYTES / size);
-        struct torres_call call = {ALLGATHER, (int)(bytes / (long)sizeof(int)), NULL, NULL};
+        long bytes = strcmp(argv[i], "0") ? (long)program_number("torres", "size", argv[i], (double)PROGRAM_MOST_BYTES / size) : 0;
+        struct torres_call call = {bytes ? ALLGATHER : BARRIER, (int)(bytes / (long)sizeof(int)), NULL, NULL};
+        int last = bytes ? ALLREDUCE : BARRIER;
         call.out = (int *)program_memory("torres", (size_t)bytes);
         call.in = (int *)program_memory("torres", (size_t)(bytes * size));
         for (int at = 0; at < call.count; at++) call.out[at] = given(rank, at);
-        for (; call.operation < OPERATIONS; call.operation++) {
+        for (; call.operation <= last; call.operation++) {
             memset(call.in, 0x55, (size_t)(bytes * size));
-            torres_measure((struct torres){once, &call, 1}, seconds, &samples);
+            torres_measure_whole((struct torres){once, &call, 1}, &samples);
             int wrong = !is_right(&call, size), any_wrong;
             MPI_Allreduce(&wrong, &any_wrong, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
             struct summary greatest = torres_summary(&samples);
             if (rank == 0) summary_print(NAMES[call.operation], bytes, 0, &greatest);
-            if (any_wrong && rank == 0) fprintf(stderr, "torres: an %s of %ld bytes came out wrong\n", NAMES[call.operation], bytes);
+            if (any_wrong && rank == 0) fprintf(stderr, "torres: %s of %ld bytes came out wrong\n", NAMES[call.operation], bytes);
             failed |= any_wrong;
         }
         free(call.out);

@@ -1,13 +1,14 @@
-/* Operations of all ranks, measured as Torres & Kofuji do: 50 of them are timed together, after three such batches of
-   warm-up. Each rank makes its own statistics of the batches, and the greatest over the ranks counts. Fewer are timed
-   together if 50 would take too long; rank 0 decides that for all. The number is even: ranks on two sites leave the
+/* Operations of all ranks, measured as Torres & Kofuji do: 50 of them are timed together, 30 times, after three such
+   batches of warm-up. Each rank makes its own statistics of the batches, and the greatest over the ranks counts. Other
+   programs have as many batches as their time allows, and fewer calls in each if 50 would take too long; rank 0 decides
+   that for all. The number is even: ranks on two sites leave the
    barrier before a batch up to a one-way delay apart. In two exchanges each site waits once for the other that long. */
 #ifndef CANELE_BENCH_TORRES_H
 #define CANELE_BENCH_TORRES_H
 
 #include "program.h"
 
-enum { TORRES_CALLS = 50, TORRES_CALLS_LEAST = 4, TORRES_WARM = 3, TORRES_BATCHES_MOST = 1000 };
+enum { TORRES_CALLS = 50, TORRES_CALLS_LEAST = 4, TORRES_WARM = 3, TORRES_BATCHES = 30, TORRES_BATCHES_MOST = 1000 };
 
 struct torres {
     void (*once)(const void *what);
@@ -24,6 +25,14 @@ static inline double torres_batch(struct torres torres, int calls) {
 
 static inline int torres_within(double number, int least, int most) {
     return number < least ? least : number > most ? most : (int)number;
+}
+
+/* Exactly as Torres & Kofuji do, however long it takes. */
+static inline void torres_measure_whole(struct torres torres, struct samples *samples) {
+    samples_clear(samples);
+    samples->first_us = torres_batch(torres, 1);
+    for (int warm = 0; warm < TORRES_WARM; warm++) torres_batch(torres, TORRES_CALLS);
+    for (; samples->count < TORRES_BATCHES; samples->count++) samples->us[samples->count] = torres_batch(torres, TORRES_CALLS);
 }
 
 static inline void torres_measure(struct torres torres, double seconds, struct samples *samples) {

@@ -48,13 +48,13 @@ catalogue! {
     /// `MPI_Gather(v)`, and `MPI_Scatter(v)` in the other direction.
     Gather: Linear, Binomial, Leaders, Aggregated, Shmem;
     /// `MPI_Allgather(v)`.
-    Allgather: Linear, Pairwise, Bruck, Ring, Leaders, Hierarchical, Aggregated, Multisite, Shmem;
+    Allgather: Linear, Pairwise, Bruck, Ring, Tournament, Leaders, Hierarchical, Aggregated, Multisite, Shmem;
     /// `MPI_Alltoall(v, w)`.
     Alltoall: Pairwise, Bruck, Leaders, Aggregated, Shmem;
     /// `MPI_Reduce`.
     Reduce: Linear, Pairwise, Binomial, Chain, TwoTree, Ring, Leaders, Hierarchical, Multisite, Shmem;
     /// `MPI_Allreduce`.
-    Allreduce: Linear, Pairwise, Doubling, Butterfly, Halving, Ring, Leaders, Hierarchical, Multisite, Shmem;
+    Allreduce: Linear, Pairwise, Doubling, Butterfly, Halving, Ring, Tournament, Leaders, Hierarchical, Multisite, Shmem;
     /// `MPI_Reduce_scatter(_block)`.
     ReduceScatter: Pairwise, Binomial, Ring, Leaders, Multisite, Shmem;
     /// `MPI_Scan` and `MPI_Exscan`.

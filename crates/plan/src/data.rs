@@ -236,6 +236,13 @@ pub fn allgather(
             let own = if in_place { block(rank) } else { own };
             pairwise::allgather(&mut schedule, topology.by_rank(rank), own, &block);
         }
+        Allgather::Tournament => {
+            let run = |first: u32, count: u32| {
+                let (start, end) = (starts[first as usize], starts[(first + count) as usize]);
+                Buffer::Output.span(start, end - start)
+            };
+            tournament::allgather(&mut schedule, topology.by_rank(rank), &run);
+        }
         Allgather::Multisite => {
             let lies = |rank: u32| (starts[rank as usize], sizes(rank));
             multisite::broadcast::allgather(&mut schedule, topology.grid(), rank, &lies);

@@ -282,6 +282,12 @@ impl Model {
                 copied + self.shifts_ns(&self.by_rank, |have| have.min(ranks - have) * bytes)
             }
             Allgather::Ring => copied + self.ring_ns(bytes, 0),
+            Allgather::Tournament => {
+                let gathered = self.far.stream_ns((ranks - node_ranks) * bytes)
+                    + self.near.stream_ns(node_ranks * bytes);
+                let [up, down] = [0, total].map(|bytes| self.tree_ns(&self.by_rank, bytes));
+                copied + up + gathered + down
+            }
             Allgather::Leaders => {
                 let crossing = self.far.stream_ns((nodes - 1) * node_ranks * bytes);
                 let work = 2 * (nodes - 1) * self.far.work_ns;
@@ -408,6 +414,9 @@ impl Model {
             Allreduce::Ring if call.commutes && call.units >= ranks => {
                 let part = bytes / ranks;
                 self.ring_ns(part, self.compute_ns(part)) + self.ring_ns(part, 0)
+            }
+            Allreduce::Tournament => {
+                2 * self.tree_ns(order, bytes) + 2 * log2_ceil(ranks) * self.compute_ns(bytes)
             }
             Allreduce::Leaders => self.leaders_reduce_ns(call, true),
             Allreduce::Hierarchical if is_ordered => {

@@ -54,9 +54,9 @@ impl Algorithm {
             | Self::Butterfly
             | Self::Doubling
             | Self::Halving
+            | Self::Tournament
             | Self::Shmem => true,
-            Self::Tournament
-            | Self::Dissemination
+            Self::Dissemination
             | Self::Chain
             | Self::TwoTree
             | Self::VanDeGeijn

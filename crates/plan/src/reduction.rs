@@ -5,7 +5,8 @@
 //! placement of the ranks ([`crate::order`]). So results repeat bit for bit.
 
 use crate::algorithms::{
-    binomial, butterfly, chain, doubling, halving, linear, pairwise, prefix, ring, two_tree,
+    binomial, butterfly, chain, doubling, halving, linear, pairwise, prefix, ring, tournament,
+    two_tree,
 };
 use crate::catalogue::{Allreduce, Catalogue, Prefix, Reduce, ReduceScatter};
 use crate::choice::{Algorithm, Call, Operation};
@@ -252,6 +253,7 @@ pub fn allreduce(rank: u32, topology: &Topology, operands: Operands) -> Schedule
         | Allreduce::Butterfly
         | Allreduce::Halving
         | Allreduce::Ring
+        | Allreduce::Tournament
         | Allreduce::Hierarchical => {
             if !in_place {
                 schedule.copy(own, whole);
@@ -286,6 +288,7 @@ pub fn allreduce(rank: u32, topology: &Topology, operands: Operands) -> Schedule
             linear::broadcast(&mut schedule, team, whole);
         }
         Allreduce::Butterfly => butterfly::allreduce(&mut schedule, team, whole),
+        Allreduce::Tournament => tournament::allreduce(&mut schedule, team, whole),
         Allreduce::Halving => halving::allreduce(&mut schedule, team, whole),
         Allreduce::Hierarchical => {
             let shm = node_shm(Algorithm::Hierarchical);

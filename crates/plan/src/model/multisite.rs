@@ -219,6 +219,7 @@ impl<'a> SiteCall<'a> {
             | Allgather::Pairwise
             | Allgather::Bruck
             | Allgather::Ring
+            | Allgather::Tournament
             | Allgather::Leaders
             | Allgather::Hierarchical
             | Allgather::Shmem => return None,
@@ -300,6 +301,7 @@ impl<'a> SiteCall<'a> {
             | Allreduce::Butterfly
             | Allreduce::Halving
             | Allreduce::Ring
+            | Allreduce::Tournament
             | Allreduce::Leaders
             | Allreduce::Hierarchical
             | Allreduce::Shmem => return None,

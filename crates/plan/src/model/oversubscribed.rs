@@ -48,6 +48,7 @@ impl Model {
                 Allgather::Pairwise => (1, ranks * others, 0, ranks * others),
                 Allgather::Bruck
                 | Allgather::Ring
+                | Allgather::Tournament
                 | Allgather::Leaders
                 | Allgather::Hierarchical
                 | Allgather::Aggregated
@@ -79,6 +80,7 @@ impl Model {
                 | Allreduce::Butterfly
                 | Allreduce::Halving
                 | Allreduce::Ring
+                | Allreduce::Tournament
                 | Allreduce::Leaders
                 | Allreduce::Hierarchical
                 | Allreduce::Multisite
@@ -135,6 +137,7 @@ impl Model {
             Operation::Allgather => match Allgather::named(algorithm)? {
                 Allgather::Bruck => doublings(&self.by_rank),
                 Allgather::Ring => (ranks - 1, nodes * (ranks - 1)),
+                Allgather::Tournament => (2 * log2_ceil(ranks), 2 * (nodes - 1)),
                 Allgather::Leaders => between_leaders(1),
                 Allgather::Hierarchical => between_leaders(nodes - 1),
                 Allgather::Multisite => (2, ranks * (nodes - 1)),
