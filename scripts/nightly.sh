@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # What takes too long, or needs too much, to run with every change: sanitizers, deep models, new seeds,
 # memcheck, and what happens to a wide area. A table at the end says how each step ended; a step that cannot run here says why.
-# Usage: nightly.sh [STEP...] (address, thread, models, seeds, exchange, windows, memcheck, trouble, placement, slurm, hour, aarch64, reproducible;
-# all by default)
+# Usage: nightly.sh [STEP...] (address, thread, models, seeds, exchange, windows, memcheck, trouble, raw_tcp, placement, slurm, hour,
+# aarch64, reproducible; all by default)
 # SOAK_S: for how many seconds each of `seeds` and `exchange` runs, 300 by default.
 # Address and thread sanitizers need a nightly Rust: rustup toolchain install nightly --profile minimal -c rust-src
 set -uo pipefail
@@ -149,6 +149,11 @@ trouble() {
     programs && tests/trouble.sh "$prefix"
 }
 
+# Raw TCP, beside which Canele is measured.
+raw_tcp() {
+    programs && tests/raw_tcp.sh "$prefix"
+}
+
 # Ranks that are placed by what they send each other, and what then crosses between sites.
 placement() {
     programs && tests/placement.sh "$prefix"
@@ -205,7 +210,7 @@ if [ "${1:-}" = --within ]; then
     "$@"
     exit
 fi
-wanted=" ${*:-address thread models seeds exchange windows memcheck trouble placement slurm hour aarch64 reproducible} "
+wanted=" ${*:-address thread models seeds exchange windows memcheck trouble raw_tcp placement slurm hour aarch64 reproducible} "
 wants() { [[ $wanted == *" $1 "* ]]; }
 if wants address; then
     why=$(obstacle asan)
@@ -234,6 +239,13 @@ if wants memcheck; then
     fi
 fi
 wants trouble && step trouble "what happens to a wide area while ranks exchange data" 3300 trouble
+if wants raw_tcp; then
+    if command -v iperf3 >/dev/null; then
+        step raw_tcp "raw TCP beside iperf3 over a link of the lab" 1200 raw_tcp
+    else
+        skip raw_tcp "iperf3 is missing"
+    fi
+fi
 wants placement && step placement "ranks placed by what they send each other" 900 placement
 if wants slurm; then
     if command -v srun >/dev/null; then
