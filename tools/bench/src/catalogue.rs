@@ -572,6 +572,28 @@ pub static SLOWSTART: Description = Description {
     ..PLAIN
 };
 
+pub static FIRST: Description = Description {
+    name: "first",
+    about: "MPI_Init, and the first exchange of a job",
+    details: "Times are µs of MPI_Init on the slowest rank, of half the first exchange between the first rank and the last, and of both on the first. Each round is a job, with one size.",
+    program: "first",
+    title: "First contact: the start of a job and its first messages",
+    time: "time",
+    sizes: Some(SIZES),
+    ranks: Some(RANKS),
+    place: Place::Wan,
+    operations: |_| 3,
+    panels: &[Column::Operation],
+    axis: &[Column::Bytes("size"), Column::Ranks],
+    shape: Shape::Bars,
+    moved_bytes: |case| case.bytes * 2,
+    least_us: Some(|link, operation, case| match operation {
+        "half of the first exchange" => link.limit_us(case.bytes),
+        _ => 0.0,
+    }),
+    ..PLAIN
+};
+
 pub static COLL: Description = Description {
     name: "coll",
     about: "Collectives, and their traffic between sites",

@@ -56,6 +56,8 @@ pub enum Instrument {
     Wan,
     /// Long messages in a row, from the first on a new connection.
     Slowstart,
+    /// The start of a job and its first messages.
+    First,
     /// Collective operations.
     Coll,
     /// Two collective operations on numbers of ranks that are no powers of two.
@@ -426,7 +428,7 @@ fn short_text(number: u64) -> String {
 
 impl Instrument {
     /// All instruments.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 30] = [
         Self::Pingpong,
         Self::Burst,
         Self::Oversubscribed,
@@ -447,6 +449,7 @@ impl Instrument {
         Self::Idle,
         Self::Wan,
         Self::Slowstart,
+        Self::First,
         Self::Coll,
         Self::Torres,
         Self::Pairs,
@@ -481,6 +484,7 @@ impl Instrument {
             Self::Idle => &catalogue::IDLE,
             Self::Wan => &catalogue::WAN,
             Self::Slowstart => &catalogue::SLOWSTART,
+            Self::First => &catalogue::FIRST,
             Self::Coll => &catalogue::COLL,
             Self::Torres => &catalogue::TORRES,
             Self::Pairs => &catalogue::PAIRS,

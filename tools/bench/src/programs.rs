@@ -211,7 +211,7 @@ const FORTRAN: [FortranProgram; 1] = [FortranProgram {
 /// The compiler whose library the linker gets.
 const GFORTRAN: &str = "gfortran";
 
-const SOURCES: [(&str, &str); 55] = [
+const SOURCES: [(&str, &str); 56] = [
     ("clock.h", include_str!("../../../bench/clock.h")),
     ("samples.h", include_str!("../../../bench/samples.h")),
     ("program.h", include_str!("../../../bench/program.h")),
@@ -219,6 +219,7 @@ const SOURCES: [(&str, &str); 55] = [
     ("exchange.h", include_str!("../../../bench/exchange.h")),
     ("pingpong.h", include_str!("../../../bench/pingpong.h")),
     ("pingpong.c", include_str!("../../../bench/pingpong.c")),
+    ("first.c", include_str!("../../../bench/first.c")),
     ("slowstart.c", include_str!("../../../bench/slowstart.c")),
     ("torres.h", include_str!("../../../bench/torres.h")),
     ("torres.c", include_str!("../../../bench/torres.c")),
