@@ -116,7 +116,7 @@ impl Worker {
     }
 
     /// Adds a task, which advances at once if it can.
-    pub(crate) fn add_task(&mut self, task: Box<dyn Task>) {
+    pub fn add_task(&mut self, task: Box<dyn Task>) {
         self.advance_task(task);
         self.flush();
     }
