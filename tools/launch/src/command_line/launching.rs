@@ -79,6 +79,20 @@ pub(super) const FLAGS: &[Flag] = &[
         }),
     },
     Flag {
+        names: &["with-ft"],
+        aliases: &[],
+        values: "WHICH",
+        help: "the same, as users of Open MPI know it: ulfm, or none for the default",
+        effect: Effect::Take(|reading, given| {
+            reading.options.recovers = match given.value() {
+                "ulfm" | "mpi" | "true" | "yes" | "1" => true,
+                "none" | "false" | "no" | "0" => false,
+                _ => return Err(given.mistake("neither ulfm nor none")),
+            };
+            Ok(())
+        }),
+    },
+    Flag {
         names: &["enable-auto-cleanup"],
         aliases: &["disable-recovery"],
         values: "",

@@ -283,6 +283,8 @@ mod tests {
             ("-prefix /p/", |options| options.prefix.clone().unwrap_or_default(), "/p"),
             ("-localhost me", |options| options.own_name.clone().unwrap_or_default(), "me"),
             ("-dac", |options| options.recovers.to_string(), "true"),
+            ("-with-ft ulfm", |options| options.recovers.to_string(), "true"),
+            ("-dac -with-ft none", |options| options.recovers.to_string(), "false"),
             ("-dac -enable-auto-cleanup", |options| options.recovers.to_string(), "false"),
             ("-oversubscribe -allow-run-as-root", notes, "[]"),
             (
