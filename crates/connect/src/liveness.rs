@@ -22,12 +22,15 @@ pub struct LivenessState {
     looks: BTreeMap<PeerId, u32>,
     /// Peers to which a link was requested.
     called: BTreeSet<PeerId>,
+    /// The last of those that are asked after in turn.
+    last_in_turn: PeerId,
 }
 
 impl LivenessState {
     /// Liveness state of the process `rank`.
     pub fn new(rank: PeerId, now: Duration) -> Self {
-        Self { rank, looked: now, looks: BTreeMap::new(), called: BTreeSet::new() }
+        let (looks, called) = (BTreeMap::new(), BTreeSet::new());
+        Self { rank, looked: now, looks, called, last_in_turn: rank }
     }
 
     /// True if it is time for a check.
@@ -38,6 +41,15 @@ impl LivenessState {
     /// Notes that a link to a peer is requested; true if it is the first request.
     pub fn note_call(&mut self, peer: PeerId) -> bool {
         self.called.insert(peer)
+    }
+
+    /// Returns those of these peers to ask after at this check: a few, each in its turn.
+    pub fn look_in_turn(&mut self, peers: BTreeSet<PeerId>) -> Vec<PeerId> {
+        let (behind, first) = (peers.range(PeerId(self.last_in_turn.0 + 1)..), peers.iter());
+        let due: Vec<PeerId> =
+            behind.chain(first).copied().take(PROBES_PER_CHECK.min(peers.len())).collect();
+        self.last_in_turn = due.last().copied().unwrap_or(self.last_in_turn);
+        due
     }
 
     /// Checks the peers awaited now, each with a flag that says if its message is late. Returns the peers to probe.
@@ -141,6 +153,19 @@ mod tests {
             *probed_at.entry(look.expect("it is probed")).or_default() += 1;
         }
         assert!(probed_at.values().all(|&count| count <= RANKS_PER_CHECK), "{probed_at:?}");
+    }
+
+    #[test]
+    fn peers_are_asked_after_in_turn() {
+        let mut liveness = LivenessState::new(PeerId(60), Duration::ZERO);
+        let mut look = |peers: u32| -> Vec<u32> {
+            let peers = (0..peers).filter(|peer| *peer != 60).map(PeerId).collect();
+            liveness.look_in_turn(peers).iter().map(|peer| peer.0).collect()
+        };
+        assert_eq!(look(0), []);
+        assert_eq!(look(3), [0, 1, 2]);
+        let asked: BTreeSet<u32> = (0..7).flat_map(|_| look(100)).collect();
+        assert_eq!(asked.len(), 99);
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Descriptions of what is pending, for reports on jobs that run or hang.
 
+use std::collections::BTreeSet;
+
 use wire::PeerId;
 
 use crate::engine::Engine;
@@ -50,6 +52,18 @@ impl Engine {
         };
         let mut posted = self.matching.all_posted().into_iter();
         self.ops.all().any(is_sent) || posted.any(|(_, selector)| is_of_it(selector.context))
+    }
+
+    /// Contexts in which receives from any source wait, each once.
+    pub fn contexts_of_any_source(&self) -> BTreeSet<u64> {
+        let posted = self.matching.all_posted().into_iter();
+        posted.filter(|(peer, _)| peer.is_none()).map(|(_, selector)| selector.context).collect()
+    }
+
+    /// True for a receive from any source that no message has matched, while peers have failed.
+    #[inline]
+    pub fn may_be_held_up(&self, op: OpId) -> bool {
+        self.failed_peers != 0 && self.matching.posted(op).is_some_and(|(peer, _)| peer.is_none())
     }
 
     /// Receives without a message, each with the peer that it names.

@@ -64,6 +64,13 @@ impl Engine {
         state.is_none_or(|state| state.reach == Reach::Unconnected)
     }
 
+    /// Peers to which a path was requested and has not opened.
+    pub fn wanted_peers(&self) -> impl Iterator<Item = PeerId> {
+        let is_wanted = |peer: &PeerState| peer.reach == Reach::Wanted;
+        let all = (0..).map(PeerId).zip(&self.peers);
+        all.filter(move |(_, peer)| peer.as_deref().is_some_and(is_wanted)).map(|(id, _)| id)
+    }
+
     /// Handles a failed attempt to reach a peer that was not requested here. The peer's state
     /// stays; a request made meanwhile is repeated.
     pub fn handle_no_path(&mut self, peer: PeerId) {

@@ -30,5 +30,23 @@ impl Worker {
                 self.open(peer, Purpose::Awaited);
             }
         }
+        self.ask_launcher();
+    }
+
+    /// Asks after peers whose links do not open, and after the members of communicators in which receives from any source
+    /// wait. A link to each of these would be too much.
+    fn ask_launcher(&mut self) {
+        let Self { engine, directory, .. } = self;
+        let contexts = engine.contexts_of_any_source().into_iter();
+        let members = contexts.filter_map(|context| directory.members(context));
+        // Each list begins with this process.
+        let others = members.flat_map(|ring| ring.into_iter().skip(1));
+        let untried = others.filter(|peer| engine.is_untried(*peer));
+        let peers = untried.chain(engine.wanted_peers()).collect();
+        for peer in self.liveness.look_in_turn(peers) {
+            if self.directory.has_ended(peer) {
+                self.fail(peer, &Fault::Unreachable("its process has ended".into()));
+            }
+        }
     }
 }
