@@ -31,6 +31,7 @@ import emit_trials
 import model
 
 HEADER = model.ROOT / "include/mpi.h"
+EXTENSIONS = model.ROOT / "include/mpi-ext.h"
 SHIMS = model.ROOT / "crates/abi/src/generated.rs"
 FORTRAN = model.ROOT / "crates/fortran/src/generated.rs"
 MPICH = model.ROOT / "crates/mpich/src/generated.rs"
@@ -43,8 +44,9 @@ ARGUMENTS = model.ROOT / "docs/user/arguments.md"
 def made():
     """The generated files and their text."""
     procedures = model.read_procedures()
-    functions = model.functions_of(procedures)
-    return {HEADER: emit_header.header(functions, model.read_constants()), SHIMS: emit_shims.shims(functions),
+    functions, extensions = model.functions_of(procedures), model.functions_of(model.read_extensions())
+    return {EXTENSIONS: emit_header.extensions(extensions),
+            HEADER: emit_header.header(functions, model.read_constants()), SHIMS: emit_shims.shims([*functions, *extensions]),
             FORTRAN: emit_fortran.library(), MPICH: emit_mpich.library(functions),
             MPICH_CONSTANTS: emit_mpich.constants(), RECORDED: emit_trace.calls(procedures),
             CONFORMANCE: emit_docs.conformance(functions), ARGUMENTS: emit_docs.arguments(procedures)}

@@ -5,6 +5,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 FUNCTIONS = ROOT / "api/functions.txt"
+EXTENSIONS = ROOT / "api/extensions.txt"
 KINDS = ROOT / "api/kinds.txt"
 CONSTANTS = ROOT / "api/constants.txt"
 
@@ -123,10 +124,20 @@ def declaration_of(text, is_large):
     return re.sub(r"(\w+)\|(\w+)", r"\2" if is_large else r"\1", text)
 
 
-@cache
 def read_procedures():
+    """The functions of MPI-5.0."""
+    return read_table(FUNCTIONS)
+
+
+def read_extensions():
+    """The functions of mpi-ext.h."""
+    return read_table(EXTENSIONS)
+
+
+@cache
+def read_table(path):
     procedures, kinds = [], read_kinds()
-    for line in FUNCTIONS.read_text().splitlines():
+    for line in path.read_text().splitlines():
         if line.startswith("  "):
             procedures[-1].add(line.strip())
         elif line and not line.startswith("#"):

@@ -67,7 +67,7 @@ for library in libmpi_abi libmpifort_abi; do ln -s $library.so.1 "$made/lib/$lib
 binary "$target/libmpich_abi.so" lib/canele/mpich libmpi.so.12
 ln -s libmpi.so.12 "$made/lib/canele/mpich/libmpi.so"
 ln -s mpiexec "$made/bin/mpirun"
-install -m 644 include/mpi.h include/mad.h "$made/include/"
+install -m 644 include/mpi.h include/mpi-ext.h include/mad.h "$made/include/"
 wrapper() { # name, variable, default compiler, script for sed
     sed -e "s/@NAME@/$1/g; s/@VAR@/$2/g; s/@DEFAULT@/$3/; s/@VERSION@/$version/" -e "$4" packaging/mpicc.in >"$made/bin/$1"
     chmod 755 "$made/bin/$1"

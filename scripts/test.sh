@@ -137,6 +137,7 @@ processes() {
     step 120 gateways tests/gateway.sh "$prefix"
     step 20 "a port scan" tests/scan.sh "$prefix"
     step 150 faults tests/faults.sh "$prefix"
+    step 30 "ranks that fail" tests/ulfm.sh "$prefix"
     step 60 files tests/files.sh "$prefix"
     step 60 "jobs that meet" tests/ports.sh "$prefix"
     step 60 "what idle ranks cost" tests/costs.sh "$prefix"

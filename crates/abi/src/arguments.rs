@@ -11,6 +11,7 @@ use datatype::{Builtin, Datatype};
 use lock::ThreadSlots;
 use memory::Region;
 use mpi::comm::{self, Comm, CommRef};
+use mpi::failures::revoked;
 use mpi::file::{self, File};
 use mpi::objects;
 use mpi::point_to_point::From;
@@ -421,6 +422,9 @@ pub(crate) unsafe fn path(name: &str, text: *const c_char) -> Result<PathBuf> {
 
 #[cold]
 fn bad_rank(kind: ErrorClass, name: &str, rank: c_int, comm: &Comm) -> Error {
+    if comm.is_revoked() {
+        return revoked();
+    }
     class(kind, format!("{name} = {rank} is outside a communicator of {}", comm.peer_count()))
 }
 

@@ -81,6 +81,9 @@ pub(crate) fn code_of(class: ErrorClass) -> c_int {
         E::Session => 60,
         E::Errhandler => 61,
         E::Abi => 62,
+        // As in MPICH's headers.
+        E::ProcFailedPending => 102,
+        E::Revoked => 103,
     }
 }
 

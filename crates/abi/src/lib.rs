@@ -27,6 +27,7 @@ mod convention;
 mod env;
 mod errhandler;
 mod error;
+mod fault_tolerance;
 mod file;
 mod fortran;
 mod generalized;

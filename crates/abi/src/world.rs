@@ -6,11 +6,13 @@ use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError};
 
 use lock::Uncancelled;
+use mpi::contexts;
 use mpi::errhandler::Errhandler;
 use mpi::process::Process;
 use mpi::session::{self, Session, Wishes};
 use mpi::thread_level::ThreadLevel;
 use mpi::world::{WorldModel, drop_objects};
+use runtime::context::Contexts;
 use runtime::{Instance, Needs, shared};
 
 use crate::call_finder;
@@ -174,8 +176,11 @@ pub(crate) fn abort(code: c_int) -> ! {
 fn needs(is_multithreaded: bool) -> Needs {
     Needs {
         is_multithreaded,
-        members: Some(mpi::comm::members),
-        name_context: Some(mpi::comm::context_name),
+        contexts: Some(Contexts {
+            members: contexts::members,
+            note_revoked: contexts::note_revoked,
+        }),
+        name_context: Some(contexts::context_name),
         find_call: Some(call_finder::find),
     }
 }

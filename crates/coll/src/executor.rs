@@ -98,6 +98,11 @@ impl<T: Team + Clone + Send + Sync + 'static> Collective<T> {
 }
 
 impl Pending {
+    /// The end of something else than a collective, which [`Pending::set`] tells.
+    pub fn of_other() -> Self {
+        Self(Arc::default())
+    }
+
     /// The result, if the collective has ended.
     #[inline]
     pub fn end(&self) -> Option<&Option<Box<Failure>>> {
@@ -126,7 +131,8 @@ impl Pending {
         end
     }
 
-    fn set(&self, failure: Option<Box<Failure>>, worker: &mut Worker) {
+    /// Tells of the end.
+    pub fn set(&self, failure: Option<Box<Failure>>, worker: &mut Worker) {
         // A collective ends once.
         let _ = self.0.result.set(failure);
         self.0.marks.lock().note(&mut worker.engine);

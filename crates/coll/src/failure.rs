@@ -17,6 +17,8 @@ pub struct Failure {
 pub enum Fault {
     /// A peer cannot be reached any more.
     PeerGone,
+    /// The application has revoked the team's context.
+    Revoked,
     /// A peer sent another number of bytes than expected.
     Length,
     /// The system has no memory for the shared segment or for temporaries.
@@ -39,8 +41,9 @@ pub enum Argument {
 }
 
 impl Failure {
+    /// A failure of this kind; the message says who is at fault.
     #[cold]
-    pub(crate) fn new(fault: Fault, message: impl Into<String>) -> Box<Self> {
+    pub fn new(fault: Fault, message: impl Into<String>) -> Box<Self> {
         Box::new(Self { fault, message: message.into() })
     }
 }
@@ -50,6 +53,12 @@ impl Failure {
 pub(crate) fn gone(why: &str) -> Box<Failure> {
     let message = format!("a peer is gone in the middle of a collective ({why})");
     Failure::new(Fault::PeerGone, message)
+}
+
+/// The failure of a collective whose context the application has revoked.
+#[cold]
+pub(crate) fn revoked() -> Box<Failure> {
+    Failure::new(Fault::Revoked, "the communicator is revoked")
 }
 
 /// The failure of a collective without memory for data on their way.

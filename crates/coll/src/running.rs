@@ -8,14 +8,14 @@ mod in_shm_coll;
 use std::fmt;
 use std::ops::Deref;
 
-use engine::{Completion, Envelope, OpId, Outcome, Selector, SendMode};
+use engine::{Completion, Envelope, OpId, Outcome, Revocation, RevokedBy, Selector, SendMode};
 use memory::Region;
 use plan::{Span, Step};
 use progress::{TaskStage, Worker};
 use wire::PeerId;
 
 use crate::call::{Call, Collective};
-use crate::failure::{Failure, gone, no_memory, unfit};
+use crate::failure::{Failure, gone, no_memory, revoked, unfit};
 use crate::team::Team;
 
 use early::Early;
@@ -95,9 +95,9 @@ impl<C: Deref<Target = Collective<T>>, T: Team> Running<C> {
             self.wake_members(worker);
         }
         if worker.engine.has_revoked()
-            && let Some(failed) = worker.engine.revoked_by(self.context())
+            && let Some(by) = worker.engine.revoked_by(self.context())
         {
-            self.give_up(worker, failed);
+            self.give_up(worker, by);
             return self.settle(worker);
         }
         while let Some(&step) = self.collective.schedule.steps.get(self.at) {
@@ -296,10 +296,12 @@ impl<C: Deref<Target = Collective<T>>, T: Team> Running<C> {
         let Completion { source, bytes, outcome, .. } = completion;
         let context = self.context();
         self.failure = Some(match outcome {
-            Outcome::PeerFailed if let Some(failed) = worker.engine.revoked_by(context) => {
-                return self.give_up(worker, failed);
+            Outcome::PeerFailed | Outcome::Revoked
+                if let Some(by) = worker.engine.revoked_by(context) =>
+            {
+                return self.give_up(worker, by);
             }
-            Outcome::PeerFailed => {
+            Outcome::PeerFailed | Outcome::Revoked => {
                 self.is_over = true;
                 worker.revoke_context(context, peer);
                 gone(&why_gone(worker.peer_name(peer), &worker.take_notices()))
@@ -314,21 +316,25 @@ impl<C: Deref<Target = Collective<T>>, T: Team> Running<C> {
     fn leave(&mut self, worker: &mut Worker) -> TaskStage {
         let team = &self.collective.call.team;
         let own = team.peer(team.rank());
-        self.give_up(worker, own);
+        self.give_up(worker, RevokedBy::Failure(own));
         TaskStage::Ended
     }
 
-    /// Ends this run and revokes the team's collectives, because a member has failed here or elsewhere.
+    /// Ends this run and revokes the team's collectives, because a member has failed here or elsewhere, or because the
+    /// application has revoked the communicator.
     #[cold]
-    fn give_up(&mut self, worker: &mut Worker, failed: PeerId) {
+    fn give_up(&mut self, worker: &mut Worker, by: RevokedBy) {
         if std::mem::replace(&mut self.is_over, true) {
             return;
         }
-        worker.revoke_context(self.context(), failed);
+        worker.revoke(Revocation { context: self.context(), marks: 0, by });
         if std::mem::take(&mut self.watches) {
             worker.unwatch(&self.collective.slot().shm_coll);
         }
-        self.failure.get_or_insert_with(|| gone(&why_gone(worker.peer_name(failed), &[])));
+        self.failure.get_or_insert_with(|| match by {
+            RevokedBy::Failure(failed) => gone(&why_gone(worker.peer_name(failed), &[])),
+            RevokedBy::Application => revoked(),
+        });
     }
 
     fn copy(&self, from: Span, to: Span) {

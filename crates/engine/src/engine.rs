@@ -30,6 +30,7 @@ use crate::op::{Completion, Op, OpId, OpState, Ops, Outcome};
 use crate::peer::{PeerState, Reach};
 use crate::pending::Pending;
 use crate::replay_buffer::FrameRecord;
+use crate::revocation::{Revocation, RevokedBy};
 use crate::send_observer::SendObserver;
 use crate::strategy::{Auto, Choice, Invalid, Strategy};
 
@@ -193,9 +194,9 @@ pub struct Engine {
     severed: VecDeque<(PeerId, RailId)>,
     /// Contexts whose messages may match before those that were sent earlier.
     overtaking: BTreeSet<u64>,
-    /// Revoked contexts with the failed peer; then those revoked by peers, still to be reported.
-    revoked: BTreeMap<u64, PeerId>,
-    revoked_by_peers: VecDeque<u64>,
+    /// Revoked contexts with the reason; then revocations by peers, still to be reported.
+    revoked: BTreeMap<u64, RevokedBy>,
+    revoked_by_peers: VecDeque<Revocation>,
     /// Data to store the frame being posted; it is stored after posting, while the frame is in
     /// flight.
     record: Option<FrameRecord>,
@@ -333,7 +334,7 @@ impl Engine {
     }
 
     /// True if the engine is idle, except for sends in revoked contexts to peers without a path
-    /// yet.
+    /// yet, and for notices of revocations that have left. A peer that leaves its job reads none.
     pub fn is_idle_but_for_revoked(&self) -> bool {
         let mut unsaid = 0;
         let mut peers = self.peers.iter().flatten();
@@ -343,7 +344,8 @@ impl Engine {
             unsaid += if waits { peer.send_queue.len() } else { 0 };
             waits || peer.is_idle()
         });
-        are_idle && self.remote_reads.is_empty() && self.ops.sends_pending() == unsaid
+        let unneeded = unsaid + self.notices_under_way();
+        are_idle && self.remote_reads.is_empty() && self.ops.sends_pending() == unneeded
     }
 
     /// Statistics so far.
@@ -402,8 +404,11 @@ impl Engine {
     }
 
     fn fail(&mut self, index: u32) {
-        let completion = Completion { source: 0, tag: 0, bytes: 0, outcome: Outcome::PeerFailed };
-        self.ops.complete(index, completion);
+        self.end_with(index, Outcome::PeerFailed);
+    }
+
+    fn end_with(&mut self, index: u32, outcome: Outcome) {
+        self.ops.complete(index, Completion { source: 0, tag: 0, bytes: 0, outcome });
     }
 }
 

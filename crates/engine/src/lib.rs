@@ -48,6 +48,7 @@ mod peer;
 mod pending;
 mod pending_op;
 mod replay_buffer;
+mod revocation;
 mod rts_data;
 mod send_observer;
 pub mod strategy;
@@ -65,4 +66,5 @@ pub use exposed::{
 pub use matching::{MatchedId, Message, Selector};
 pub use op::{Completion, Envelope, OpId, Outcome, SendMode};
 pub use pending_op::{PendingOp, QueueLengths};
+pub use revocation::{Revocation, RevokedBy};
 pub use send_observer::SendObserver;

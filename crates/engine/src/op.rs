@@ -64,6 +64,8 @@ pub enum Outcome {
     Cancelled,
     /// The peer has failed.
     PeerFailed,
+    /// The application has revoked the context.
+    Revoked,
     /// The peer has exposed no such memory, and took the access for an error of the application. A flush ends so if an
     /// earlier put or call did.
     Refused,
@@ -162,6 +164,8 @@ pub(crate) enum SendFate {
     Dropped,
     /// The peer has refused the call.
     Refused,
+    /// Its context was revoked before it was complete.
+    Revoked,
 }
 
 /// A send; it is complete when nothing of this is left.
@@ -427,6 +431,7 @@ impl Ops {
                 SendFate::Usual | SendFate::Retracted => Outcome::Ok,
                 SendFate::Dropped => Outcome::Cancelled,
                 SendFate::Refused => Outcome::Refused,
+                SendFate::Revoked => Outcome::Revoked,
             };
             self.complete(index, Completion { source, tag, bytes, outcome });
         }

@@ -156,7 +156,7 @@ impl Inner {
     fn check_data(&self, worker: &mut Worker, position: u32, outcome: Outcome) -> Result<()> {
         match outcome {
             Outcome::Ok | Outcome::Cancelled | Outcome::Refused => Ok(()),
-            Outcome::PeerFailed => Err(gone(worker, self.place.peer)),
+            Outcome::PeerFailed | Outcome::Revoked => Err(gone(worker, self.place.peer)),
             Outcome::Truncated { message_bytes } => {
                 Err(self.strange(&format!("{message_bytes} bytes for packet {position}")))
             }
@@ -298,7 +298,9 @@ impl Intake {
         self.arriving = None;
         match completion.outcome {
             Outcome::Ok => self.reader.open(completion.bytes as usize),
-            Outcome::PeerFailed => self.broken = Some(gone(worker, inner.place.peer)),
+            Outcome::PeerFailed | Outcome::Revoked => {
+                self.broken = Some(gone(worker, inner.place.peer))
+            }
             Outcome::Truncated { .. } | Outcome::Cancelled | Outcome::Refused => {
                 self.broken = Some(inner.strange("a batch that is too long"));
             }

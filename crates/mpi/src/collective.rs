@@ -83,6 +83,11 @@ pub struct PendingCollective {
 }
 
 impl PendingCollective {
+    /// The end of something else than a collective, whose errors concern this communicator.
+    pub(crate) fn new(run: coll::Pending, comm: Handle) -> Self {
+        Self { run, comm }
+    }
+
     /// The same, which ends after `then`; see [`coll::Pending::followed_by`].
     pub(crate) fn followed_by(
         &self,
@@ -163,6 +168,7 @@ impl From<Box<Failure>> for Error {
     fn from(failure: Box<Failure>) -> Self {
         let class = match failure.fault {
             Fault::PeerGone => ErrorClass::ProcAborted,
+            Fault::Revoked => ErrorClass::Revoked,
             Fault::Length => ErrorClass::Truncate,
             Fault::NoMemory => ErrorClass::NoMem,
             Fault::Differ(Argument::Routine) => ErrorClass::Arg,

@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hasher};
 use std::mem;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use coll::Collectives;
@@ -18,10 +18,12 @@ use crate::attribute::Attributes;
 use crate::collective::{self, CallArguments, Form, Routine, Shape};
 use crate::errhandler::Errhandler;
 use crate::exchange::{self, Span};
+use crate::failures::{self, Failures};
 use crate::group::{Comparison, Group};
 use crate::inter::GroupPair;
 use crate::process::Process;
 use crate::request::Request;
+use crate::split::{Nodes, Wish};
 use crate::topology::Topology;
 use crate::vci::{CommVci, Vci};
 use crate::{Error, ErrorClass, Result, buffer};
@@ -49,8 +51,8 @@ struct Inner {
     group: Group,
     /// Processes that point-to-point messages address: the group, or an intercommunicator's remote group.
     peers: Group,
-    /// Number of processes in `peers`.
-    peer_count: u32,
+    /// Number of processes in `peers`; none once the application has revoked the communicator.
+    peer_count: AtomicU32,
     /// Two groups and merged communicator of an intercommunicator.
     inter: Option<(GroupPair, Comm)>,
     /// Ranks of each group, in a merged communicator.
@@ -65,6 +67,7 @@ struct Inner {
     /// Nodes and sites of the members, if some are of other jobs.
     surroundings: OnceLock<Option<Box<Surroundings>>>,
     details: Mutex<Details>,
+    failures: Arc<Failures>,
 }
 
 /// Rarely used properties.
@@ -104,8 +107,7 @@ impl Comm {
         let (members, peers) = ((group.clone(), rank), group);
         let comm = Self::assemble(process, context, members, peers, None, None, Errhandler::Fatal);
         comm.set_name(name.as_bytes());
-        // A new communicator has no handle yet.
-        let _ = comm.0.handle.set(handle);
+        comm.set_handle(handle);
         comm
     }
 
@@ -156,6 +158,8 @@ impl Comm {
             Some(_) => Collectives::without_shm_coll(),
             None => Collectives::default(),
         };
+        let all = inter.as_ref().map_or_else(|| group.clone(), |(pair, _)| pair.merged());
+        let failures = Failures::of(all, peers.clone());
         Self(Arc::new(Inner {
             process: Arc::clone(process),
             context: AtomicU64::new(context),
@@ -163,7 +167,7 @@ impl Comm {
             rank,
             size: group.size(),
             group,
-            peer_count: peers.size(),
+            peer_count: AtomicU32::new(peers.size()),
             peers,
             inter,
             halves,
@@ -182,6 +186,7 @@ impl Comm {
                 other_jobs: Vec::new(),
                 assertions: Assertions::default(),
             }),
+            failures,
         }))
     }
 
@@ -241,10 +246,17 @@ impl Comm {
         self.group().clone().of_session(self.process().session())
     }
 
-    /// Number of processes that messages can address: the size of the group, or of the remote group.
+    /// Number of processes that messages can address: the size of the group, or of the remote group, or none if the
+    /// communicator is revoked.
     #[inline]
     pub fn peer_count(&self) -> u32 {
-        self.0.peer_count
+        // Relaxed suffices: a message after the revocation ends in the engine.
+        self.0.peer_count.load(Ordering::Relaxed)
+    }
+
+    /// Lets `peer_count` be none, so that each call that names a peer sees that the communicator is revoked.
+    pub(crate) fn end_addressing(&self) {
+        self.0.peer_count.store(0, Ordering::Relaxed);
     }
 
     /// The peer of rank `rank`, which is below `peer_count`.
@@ -592,15 +604,47 @@ impl Comm {
 
     pub(crate) fn register(self) -> Result<Self> {
         let handle = COMMS.insert(self.clone())?;
+        self.set_handle(handle);
+        record::note_context(self.context(), self.size());
+        self.join_jobs();
+        self.learn_of_revocation();
+        Ok(self)
+    }
+
+    fn set_handle(&self, handle: Handle) {
         // A new communicator has no handle yet.
         let _ = self.0.handle.set(handle);
-        record::note_context(self.context(), self.size());
+        failures::register(handle, &self.0.failures);
         if let Some(merged) = self.merged() {
             // Failures on the merged communicator are raised on the intercommunicator.
             let _ = merged.0.handle.set(handle);
         }
+    }
+
+    /// Reserves a handle for a communicator that is yet to be made. Until then it names a copy of this one that cannot
+    /// communicate.
+    pub(crate) fn reserve_handle(&self) -> Result<Handle> {
+        let context = self.process().draw_context();
+        let copy = Self::new(
+            self.process(),
+            context,
+            self.group().clone(),
+            self.rank(),
+            self.errhandler(),
+        );
+        copy.end_addressing();
+        copy.0.is_freed.store(true, Ordering::Relaxed);
+        Ok(COMMS.insert(copy)?)
+    }
+
+    /// Gives a new communicator the handle that was reserved for it.
+    pub(crate) fn take_handle(self, reserved: Handle) -> Result<()> {
+        self.set_handle(reserved);
+        record::note_context(self.context(), self.size());
+        *COMMS.lock().find(reserved)? = self.clone();
         self.join_jobs();
-        Ok(self)
+        self.learn_of_revocation();
+        Ok(())
     }
 
     /// Frees the handle. Pending operations keep the communicator alive.
@@ -615,6 +659,7 @@ impl Comm {
         if self.details().assertions.allows_overtaking() {
             self.set_overtaking(false);
         }
+        failures::forget(self.handle());
         self.0.is_freed.store(true, Ordering::Relaxed);
         self.part_jobs();
         Ok(())
@@ -631,45 +676,14 @@ impl Comm {
         !self.0.is_freed.load(Ordering::Relaxed)
     }
 
+    /// Failures of its members.
+    pub(crate) fn failures(&self) -> &Failures {
+        &self.0.failures
+    }
+
     fn details(&self) -> MutexGuard<'_, Details> {
         self.0.details.lock().unwrap_or_else(|poison| poison.into_inner())
     }
-}
-
-/// Contribution of a process to a split of a communicator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Wish {
-    color: Option<i32>,
-    key: i32,
-    /// Context number the process drew; used if it is rank 0 of its new communicator.
-    context: u64,
-}
-
-impl Wish {
-    fn emit(self) -> [u8; 20] {
-        let mut bytes = [0; 20];
-        bytes[..4].copy_from_slice(&i32::from(self.color.is_some()).to_le_bytes());
-        bytes[4..8].copy_from_slice(&self.color.unwrap_or(0).to_le_bytes());
-        bytes[8..12].copy_from_slice(&self.key.to_le_bytes());
-        bytes[12..].copy_from_slice(&self.context.to_le_bytes());
-        bytes
-    }
-
-    fn parse(&[a, b, c, d, e, f, g, h, i, j, k, l, context @ ..]: &[u8; 20]) -> Self {
-        let is_some = i32::from_le_bytes([a, b, c, d]) != 0;
-        let color = is_some.then_some(i32::from_le_bytes([e, f, g, h]));
-        let key = i32::from_le_bytes([i, j, k, l]);
-        Self { color, key, context: u64::from_le_bytes(context) }
-    }
-}
-
-/// Memory sharing among the processes of a communicator, as seen from one of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Nodes {
-    /// The lowest rank that shares memory with this process.
-    pub first: i32,
-    /// True if some process does not share memory with this one.
-    pub several: bool,
 }
 
 /// A communicator found by its handle. Predefined communicators are borrowed, which saves the
@@ -723,24 +737,6 @@ pub(crate) fn free_where(is_it: impl Fn(&Comm) -> bool) {
 /// A communicator of which this is true.
 pub(crate) fn find_where(is_it: impl Fn(&Comm) -> bool) -> Option<Comm> {
     COMMS.find_where(is_it)
-}
-
-/// The processes of the communicator whose collectives have this context, as a ring that begins with `own`.
-pub fn members(context: u64, own: PeerId) -> Option<Vec<PeerId>> {
-    let is_it = |comm: &Comm| comm.collective_context() == context;
-    let comm = COMMS.find_where(is_it)?;
-    let comm = comm.merged().unwrap_or(&comm);
-    let (size, rank) = (comm.size(), comm.group().rank_of(own)?);
-    Some((0..size).map(|step| comm.peer((rank + step) % size)).collect())
-}
-
-/// Returns the name of the communicator that a context belongs to, if it has one.
-pub fn context_name(context: u64) -> Option<String> {
-    let base = context & !context::MARKS;
-    let comm = COMMS.find_where(|comm: &Comm| comm.context() == base);
-    let name = comm.map(|comm| String::from_utf8_lossy(&comm.name()).into_owned());
-    let predefined = (base == context::WORLD).then(|| "MPI_COMM_WORLD".to_owned());
-    name.filter(|name| !name.is_empty()).or(predefined)
 }
 
 #[cold]

@@ -106,7 +106,7 @@ impl std::error::Error for Error {}
 
 macro_rules! classes {
     ($($variant:ident $name:literal $text:literal,)*) => {
-        /// The error classes of MPI-5.0 §9.4. Their numbers belong to the ABI.
+        /// The error classes of MPI-5.0 §9.4 and of `mpi-ext.h`. Their numbers belong to the ABI.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum ErrorClass {
             $(#[doc = concat!("`", $name, "`: ", $text, ".")] $variant,)*
@@ -192,4 +192,6 @@ classes! {
     ValueTooLarge "MPI_ERR_VALUE_TOO_LARGE" "value too large for the result's type",
     Errhandler "MPI_ERR_ERRHANDLER" "invalid error handler",
     Abi "MPI_ERR_ABI" "ABI mismatch",
+    ProcFailedPending "MPIX_ERR_PROC_FAILED_PENDING" "a process that may be the sender has failed",
+    Revoked "MPIX_ERR_REVOKED" "the communicator is revoked",
 }

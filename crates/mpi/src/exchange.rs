@@ -1,7 +1,7 @@
 //! Exchanges the library needs for itself: agreeing on contexts, splitting communicators, meetings of groups. Those of a whole communicator
 //! are collectives of its, planned as the application's are; those of a group alone go by a tree.
 
-use engine::{Envelope, Outcome, Selector, SendMode};
+use engine::{Envelope, Outcome, Revocation, RevokedBy, Selector, SendMode};
 use memory::Region;
 use progress::{Progress, Worker};
 use runtime::context;
@@ -9,6 +9,7 @@ use wire::PeerId;
 
 use crate::collective::{self, Call, CallArguments, Form, Routine, Shape};
 use crate::comm::{Comm, CommRef};
+use crate::failures::revoked;
 use crate::group::Group;
 use crate::process::Process;
 use crate::vci::Vci;
@@ -119,13 +120,15 @@ impl Span<'_> {
     /// Fails if a participant is known to have failed.
     fn open(&self) -> Result<()> {
         let closed_by = |worker: &mut Worker| worker.engine.revoked_by(self.context);
-        self.progress().look(closed_by).map_or(Ok(()), |failed| Err(self.gone(failed)))
+        self.progress().look(closed_by).map_or(Ok(()), |by| Err(self.ended(by)))
     }
 
     fn checked(&self, outcome: Outcome, peer: u32) -> Result<()> {
         match outcome {
             Outcome::Ok => Ok(()),
-            Outcome::PeerFailed => Err(self.gone(self.close(self.group.peer(peer)))),
+            Outcome::PeerFailed | Outcome::Revoked => {
+                Err(self.ended(self.close(self.group.peer(peer))))
+            }
             Outcome::Truncated { .. } | Outcome::Cancelled | Outcome::Refused => Err(Error::new(
                 ErrorClass::Intern,
                 "an exchange of the library met a foreign message",
@@ -134,22 +137,26 @@ impl Span<'_> {
     }
 
     #[cold]
-    fn gone(&self, failed: PeerId) -> Error {
+    fn ended(&self, by: RevokedBy) -> Error {
+        let failed = match by {
+            RevokedBy::Application => return revoked(),
+            RevokedBy::Failure(failed) => failed,
+        };
         let peer = self.process.peer_name(failed);
         let message = format!("{peer} cannot be reached in an exchange of the library");
         Error::new(ErrorClass::ProcAborted, message)
     }
 
-    /// A peer cannot be reached, or a collective of the communicator has found one that cannot: which. Where the exchange
-    /// is one of a communicator's collectives, these are closed.
-    fn close(&self, peer: PeerId) -> PeerId {
+    /// A peer cannot be reached, or a collective of the communicator has found one that cannot: which, or that the
+    /// communicator is revoked. Where the exchange is one of a communicator's collectives, these are closed.
+    fn close(&self, peer: PeerId) -> RevokedBy {
         let context = self.context;
         let close = |worker: &mut Worker| {
-            let failed = worker.engine.revoked_by(context).unwrap_or(peer);
+            let by = worker.engine.revoked_by(context).unwrap_or(RevokedBy::Failure(peer));
             if context::has_collectives(context) {
-                worker.revoke_context(context, failed);
+                worker.revoke(Revocation { context, marks: 0, by });
             }
-            failed
+            by
         };
         self.progress().submit(close)
     }

@@ -1,6 +1,6 @@
 //! Point-to-point communication (MPI-5.0 §3).
 
-use engine::{Envelope, MatchedId, Message, Selector, SendMode};
+use engine::{Envelope, MatchedId, Message, OpId, RevokedBy, Selector, SendMode};
 use handles::{Handle, Kind, Table};
 use memory::Region;
 use partitioned::Route;
@@ -9,6 +9,7 @@ use runtime::context;
 use wire::PeerId;
 
 use crate::comm::Comm;
+use crate::failures::{held_up, revoked};
 use crate::partitioned::{PartitionedMessage, too_many};
 use crate::process::Process;
 use crate::request::{Done, Operation, Request, Source, Status, gone};
@@ -113,8 +114,22 @@ pub fn receive(
     let operation = |op| Operation::of(comm, op, true);
     progress.submit_and_wait(
         |worker| worker.engine.submit_receive(peer, selector, into),
-        |worker, &op| Some(operation(op).interpret(worker.take_or_await(op)?, worker)),
+        |worker, &op| match worker.take_or_await(op) {
+            Some(completion) => Some(operation(op).interpret(completion, worker)),
+            None if worker.engine.may_be_held_up(op) => give_up(comm, op, worker),
+            None => None,
+        },
     )
+}
+
+/// Gives up a receive from any source if a process that may be the sender has failed.
+#[cold]
+fn give_up(comm: &Comm, op: OpId, worker: &mut Worker) -> Option<(Status, Option<Error>)> {
+    let mut error = held_up(comm.handle(), worker)?;
+    error.class = ErrorClass::ProcAborted;
+    worker.engine.submit_cancel(op);
+    worker.engine.take(op)?;
+    Some((Status::EMPTY, Some(error)))
 }
 
 /// Begins a send.
@@ -180,6 +195,9 @@ impl Send {
     /// # Errors
     /// As [`begin_send`].
     pub fn begin(&self) -> Result<Request> {
+        if self.comm.peer_count() == 0 {
+            return Err(revoked());
+        }
         begin_send(&self.comm, self.to, self.tag, &self.data, self.mode)
     }
 }
@@ -253,21 +271,30 @@ pub fn probe(comm: &Comm, from: From, tag: Option<i32>) -> Result<Status> {
     let progress = comm.progress();
     let message = progress.wait(|worker| {
         let found = worker.engine.probe(peer, selector);
-        hope(worker, peer, selector, found)
+        hope(comm, worker, (peer, selector), found)
     });
     message.map(status_of)
 }
 
 /// Returns the result of a probe or a failure; `None` while a message may still arrive.
 fn hope<T>(
+    comm: &Comm,
     worker: &mut Worker,
-    peer: Option<PeerId>,
-    selector: Selector,
+    (peer, selector): (Option<PeerId>, Selector),
     found: Option<T>,
 ) -> Option<Result<T>> {
     match found {
         Some(found) => Some(Ok(found)),
+        None if worker.engine.revoked_by(selector.context) == Some(RevokedBy::Application) => {
+            Some(Err(revoked()))
+        }
         None if peer.is_some_and(|peer| worker.engine.is_failed(peer)) => Some(Err(gone(worker))),
+        None if peer.is_none()
+            && worker.engine.failed_peers() != 0
+            && let Some(error) = held_up(comm.handle(), worker) =>
+        {
+            Some(Err(error))
+        }
         None => {
             worker.await_message(peer, selector);
             None
@@ -285,7 +312,7 @@ pub fn immediate_probe(comm: &Comm, from: From, tag: Option<i32>) -> Result<Opti
     let progress = comm.progress();
     let message = progress.test(|worker| {
         let found = worker.engine.probe(peer, selector);
-        hope(worker, peer, selector, found)
+        hope(comm, worker, (peer, selector), found)
     });
     if message.is_none() {
         progress.pause();
@@ -319,7 +346,7 @@ pub fn matched_probe(
     let progress = comm.progress();
     let take = |worker: &mut Worker| {
         let found = worker.engine.submit_matched_probe(peer, selector);
-        hope(worker, peer, selector, found)
+        hope(comm, worker, (peer, selector), found)
     };
     let found = if waits { Some(progress.wait(take)) } else { progress.test(take) };
     let Some((id, message)) = found.transpose()? else {

@@ -22,6 +22,7 @@ use progress::{Progress, Worker};
 use crate::buffer::Flush;
 use crate::collective::{self, Collective, PendingCollective};
 use crate::comm::Comm;
+use crate::failures::{held_up, revoked};
 use crate::file::pending::PendingTransfer;
 use crate::generalized::GeneralizedRequest;
 use crate::partitioned::{Arrival, PartitionedMessage};
@@ -172,6 +173,12 @@ impl Ended {
     #[inline]
     fn of(status: Status) -> Self {
         Self { status, ending: Ending::Success, freed: true }
+    }
+
+    /// True if the request goes on in spite of an error.
+    fn is_pending(&self) -> bool {
+        let is_pending = |error: &Error| error.class == ErrorClass::ProcFailedPending;
+        matches!(&self.ending, Ending::Failed(error) if is_pending(error))
     }
 
     /// Success or failure of a request that is not persistent.
@@ -356,7 +363,13 @@ impl Request {
                 };
                 let ended = match active {
                     Active::Done(done) => Ended { freed: false, ..Ended::of(done.status()) },
-                    Active::Operation(operation) => operation.poll(worker, false)?,
+                    Active::Operation(operation) => {
+                        let ended = operation.poll(worker, false)?;
+                        if ended.is_pending() {
+                            return Some(ended);
+                        }
+                        ended
+                    }
                     Active::Collective(pending) => {
                         let error = pending.end()?;
                         Ended { freed: false, ..Ended::with(Status::EMPTY, error) }
@@ -481,14 +494,26 @@ impl Operation {
 
     #[inline]
     fn poll(&self, worker: &mut Worker, freed: bool) -> Option<Ended> {
-        let completion = worker.take_or_await(self.op)?;
+        let Some(completion) = worker.take_or_await(self.op) else { return self.held_up(worker) };
         let (status, error) = self.interpret(completion, worker);
         Some(Ended { status, ending: error.into(), freed })
     }
 
+    /// Result of a receive from any source whose sender may have failed. It goes on.
+    #[inline]
+    fn held_up(&self, worker: &mut Worker) -> Option<Ended> {
+        if !worker.engine.may_be_held_up(self.op) {
+            return None;
+        }
+        let error = held_up(self.comm, worker)?.on(self.comm);
+        Some(Ended { freed: false, ..Ended::with(Status::EMPTY, Some(error)) })
+    }
+
     fn peek(&self, worker: &mut Worker) -> Option<Status> {
-        let completion = worker.engine.peek(self.op)?;
-        Some(self.interpret(completion, worker).0)
+        match worker.engine.peek(self.op) {
+            Some(completion) => Some(self.interpret(completion, worker).0),
+            None => self.held_up(worker).map(|ended| ended.status),
+        }
     }
 
     /// Translates a completion into status and error.
@@ -501,7 +526,10 @@ impl Operation {
         match completion.outcome {
             Outcome::Ok => (self.status(&completion), None),
             Outcome::Cancelled => (Status { cancelled: true, ..Status::EMPTY }, None),
-            Outcome::Truncated { .. } | Outcome::PeerFailed | Outcome::Refused => {
+            Outcome::Truncated { .. }
+            | Outcome::PeerFailed
+            | Outcome::Revoked
+            | Outcome::Refused => {
                 (self.status(&completion), Some(self.failure(completion, worker)))
             }
         }
@@ -527,6 +555,7 @@ impl Operation {
                 );
                 Error::new(ErrorClass::Truncate, message)
             }
+            Outcome::Revoked => revoked(),
             Outcome::Ok | Outcome::Cancelled | Outcome::PeerFailed | Outcome::Refused => {
                 gone(worker)
             }

@@ -9,7 +9,7 @@ use handles::Handle;
 use crate::comm::{self, Comm};
 use crate::process::Process;
 use crate::thread_level::ThreadLevel;
-use crate::{Result, file, point_to_point, request, spawn, window};
+use crate::{Result, contexts, file, point_to_point, request, spawn, window};
 
 /// The World Model (MPI-5.0 §11.2): a process with its predefined communicators.
 #[derive(Debug)]
@@ -27,6 +27,7 @@ impl WorldModel {
     /// Makes the predefined communicators of a process, in the thread that initialises MPI.
     pub fn new(process: &Arc<Process>, level: ThreadLevel) -> Self {
         let (world, myself) = (Comm::world(process), Comm::myself(process));
+        contexts::set_world(Some(world.clone()));
         let (main_thread, parent) = (std::thread::current().id(), OnceLock::new());
         Self { process: Arc::clone(process), world, myself, level, main_thread, parent }
     }
@@ -87,6 +88,7 @@ pub fn drop_objects() {
     window::clear();
     file::clear();
     comm::clear();
+    contexts::set_world(None);
 }
 
 impl Deref for WorldModel {

@@ -267,7 +267,7 @@ impl Receiver {
                 Outcome::Ok | Outcome::Truncated { .. } => {
                     run.fault = Some(PartitionedFault::Malformed)
                 }
-                Outcome::PeerFailed | Outcome::Refused | Outcome::Cancelled => {
+                Outcome::PeerFailed | Outcome::Revoked | Outcome::Refused | Outcome::Cancelled => {
                     run.fault = Some(PartitionedFault::PeerFailed);
                 }
             }
@@ -424,7 +424,7 @@ impl Task for AwaitsOffer {
                 Offer::parse(&bytes).ok_or(PartitionedFault::Malformed)
             }
             Outcome::Ok | Outcome::Truncated { .. } => Err(PartitionedFault::Malformed),
-            Outcome::PeerFailed | Outcome::Refused | Outcome::Cancelled => {
+            Outcome::PeerFailed | Outcome::Revoked | Outcome::Refused | Outcome::Cancelled => {
                 Err(PartitionedFault::PeerFailed)
             }
         };

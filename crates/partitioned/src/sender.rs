@@ -115,6 +115,7 @@ impl Sender {
             match worker.take_or_await(op)?.outcome {
                 Outcome::Ok => {}
                 Outcome::PeerFailed
+                | Outcome::Revoked
                 | Outcome::Refused
                 | Outcome::Cancelled
                 | Outcome::Truncated { .. } => *fault = Some(PartitionedFault::PeerFailed),
@@ -218,6 +219,7 @@ impl Task for AwaitsGo {
             Outcome::Ok if completion.bytes == GO_LEN as u64 => sender.open(worker),
             Outcome::Ok
             | Outcome::PeerFailed
+            | Outcome::Revoked
             | Outcome::Refused
             | Outcome::Cancelled
             | Outcome::Truncated { .. } => {

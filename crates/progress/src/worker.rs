@@ -68,6 +68,9 @@ pub trait Directory: Send {
     fn members(&mut self, _context: u64) -> Option<Vec<PeerId>> {
         None
     }
+
+    /// Learns that the application of this process or of another one has revoked a context.
+    fn note_revoked(&mut self, _context: u64) {}
 }
 
 /// The engine, the rails, and the routes from peers to rails.

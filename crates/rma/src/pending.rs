@@ -23,7 +23,9 @@ impl PendingAccess {
         while let Some(&(rank, op)) = self.ops.last() {
             match worker.engine.take(op)?.outcome {
                 Outcome::Ok | Outcome::Truncated { .. } | Outcome::Cancelled => {}
-                Outcome::PeerFailed => self.fault = Some(AccessFault::PeerFailed(rank)),
+                Outcome::PeerFailed | Outcome::Revoked => {
+                    self.fault = Some(AccessFault::PeerFailed(rank))
+                }
                 Outcome::Refused => self.fault = Some(AccessFault::NotAttached(rank)),
             }
             self.ops.pop();

@@ -301,7 +301,7 @@ impl Window {
         let target = self.target(rank);
         let take = |op| match self.inner.wait(op) {
             Outcome::Ok | Outcome::Truncated { .. } | Outcome::Cancelled => true,
-            Outcome::PeerFailed => false,
+            Outcome::PeerFailed | Outcome::Revoked => false,
             Outcome::Refused => {
                 target.has_refused.store(true, Ordering::Relaxed);
                 false
@@ -358,7 +358,7 @@ impl Window {
             worker.engine.submit_call(target.peer, handler, arguments, &payload, Wanted::Done)
         });
         match self.await_lock(rank, op) {
-            Outcome::PeerFailed => Err(AccessFault::PeerFailed(rank)),
+            Outcome::PeerFailed | Outcome::Revoked => Err(AccessFault::PeerFailed(rank)),
             Outcome::Refused => Err(AccessFault::HolderFailed(rank)),
             Outcome::Ok | Outcome::Truncated { .. } | Outcome::Cancelled => Ok(()),
         }

@@ -13,7 +13,7 @@ use relay::Gateways;
 use topo::sites::{Locality, Network, SiteMap};
 use wire::PeerId;
 
-use crate::context::{self, Members};
+use crate::context::{self, Contexts};
 use crate::life::ProcessLife;
 use crate::modex::{Modex, QuicFirst};
 
@@ -114,8 +114,8 @@ pub(super) struct Cards {
     quic_first: QuicFirst,
     /// Sites, and rails that do not reach other sites and are tried last.
     barred: Vec<(u32, String)>,
-    /// The processes of contexts other than that of all, once somebody knows them.
-    members: Arc<OnceLock<Members>>,
+    /// Facts about contexts other than that of all, once somebody knows them.
+    contexts: Arc<OnceLock<Contexts>>,
 }
 
 impl Cards {
@@ -125,7 +125,7 @@ impl Cards {
         own: Vec<(String, Vec<u8>)>,
         (networks, gateways): (TcpNetworks, Gateways),
         modex: &Modex,
-        members: Arc<OnceLock<Members>>,
+        contexts: Arc<OnceLock<Contexts>>,
     ) -> Self {
         Self {
             job: Arc::clone(job),
@@ -137,7 +137,7 @@ impl Cards {
             sites: modex.sites.clone(),
             quic_first: modex.quic_first.clone(),
             barred: Vec::new(),
-            members,
+            contexts,
         }
     }
 
@@ -215,10 +215,16 @@ impl Directory for Cards {
 
     fn members(&mut self, context: u64) -> Option<Vec<PeerId>> {
         let (size, own) = (self.job.size(), self.job.rank());
-        if context == context::WORLD | context::COLLECTIVES {
+        if context & !context::MARKS == context::WORLD {
             return Some((0..size).map(|step| PeerId((own + step) % size)).collect());
         }
-        self.members.get().and_then(|members| members(context, PeerId(own)))
+        self.contexts.get().and_then(|contexts| (contexts.members)(context, PeerId(own)))
+    }
+
+    fn note_revoked(&mut self, context: u64) {
+        if let Some(contexts) = self.contexts.get() {
+            (contexts.note_revoked)(context);
+        }
     }
 }
 

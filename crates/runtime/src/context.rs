@@ -27,9 +27,15 @@ pub const MARKS: u64 = COLLECTIVES | CREATION | PARTITIONED;
 /// First counter of drawn numbers; lower ones belong to the predefined communicators.
 pub(crate) const FIRST_DRAWN: u32 = 16;
 
-/// Returns the processes that exchange messages of a context, this one (`own`) first and the others in ring order;
-/// none if the context is unknown.
-pub type Members = fn(context: u64, own: PeerId) -> Option<Vec<PeerId>>;
+/// Facts that an interface tells of the contexts that it has drawn.
+#[derive(Clone, Copy, Debug)]
+pub struct Contexts {
+    /// Returns the processes that exchange messages of a context, this one (`own`) first and the others in ring order;
+    /// none if the context is unknown.
+    pub members: fn(context: u64, own: PeerId) -> Option<Vec<PeerId>>,
+    /// Notes that the application has revoked a context, here or in another process.
+    pub note_revoked: fn(context: u64),
+}
 
 /// Returns the name of the communicator that a context belongs to; none if it is unknown or has no name.
 pub type NameContext = fn(context: u64) -> Option<String>;

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use agree::Agreements;
 use boot::Job;
 use connect::PeerName;
 use cost::CostStore;
@@ -20,7 +21,7 @@ use tracing::{debug, info};
 use wire::PeerId;
 
 use crate::cards::{CARD, gateways, locality, locality_of, make_card};
-use crate::context::{self, Members, NameContext};
+use crate::context::{self, Contexts, NameContext};
 use crate::encryption::{EncryptionRule, LinkSites};
 use crate::error::{Error, Result};
 use crate::modex::{self, Modex};
@@ -34,8 +35,8 @@ use crate::{log, record};
 pub struct Needs {
     /// True if several threads communicate at the same time.
     pub is_multithreaded: bool,
-    /// The processes of contexts that the interface has drawn.
-    pub members: Option<Members>,
+    /// Facts about the contexts that the interface has drawn.
+    pub contexts: Option<Contexts>,
     /// Names of the contexts that the interface has drawn, for reports.
     pub name_context: Option<NameContext>,
     /// Names the call that the calling thread is in and the place that has called it, for reports.
@@ -55,9 +56,11 @@ pub struct Instance {
     link_sites: Arc<LinkSites>,
     /// Number of communicators with processes of each other job.
     connections: Mutex<BTreeMap<u64, usize>>,
-    members: Arc<OnceLock<Members>>,
+    contexts: Arc<OnceLock<Contexts>>,
     name_context: OnceLock<NameContext>,
     next_context: AtomicU32,
+    /// Agreements of each VCI.
+    agreements: Vec<Arc<Agreements>>,
 }
 
 impl Instance {
@@ -106,21 +109,25 @@ impl Instance {
         let shares_machine = modex.is_oversubscribed && modex.sites.nodes() > 1;
         let policy = if shares_machine { policy.among_nodes() } else { policy };
         let policy = policy.in_vcis(modex.vcis);
-        let members = Arc::new(needs.members.map(OnceLock::from).unwrap_or_default());
-        let worker = opened.worker(&job, (CARD, gateways), &modex, host, &members)?;
+        let contexts = Arc::new(needs.contexts.map(OnceLock::from).unwrap_or_default());
+        let mut agreements = Vec::new();
+        let mut worker = opened.worker(&job, (CARD, gateways), &modex, host, &contexts)?;
+        agreements.push(Agreements::new(&mut worker.engine));
         let progress =
             Progress::new(worker, policy).map_err(|error| match boot::shortage(&error) {
                 Some(shortage) => format!("{error}: {shortage}"),
                 None => error.to_string(),
             })?;
-        let begin = |(opened, card): (Opened, String)| {
+        let mut begin = |(opened, card): (Opened, String)| {
             // Idle pollers serve the first VCI only.
             let policy = policy.without_idle_pollers();
-            let worker =
-                opened.worker(&job, (&card, Gateways::default()), &modex, host, &members)?;
+            let mut worker =
+                opened.worker(&job, (&card, Gateways::default()), &modex, host, &contexts)?;
+            agreements.push(Agreements::new(&mut worker.engine));
             progress.new_sibling(worker, policy).map_err(|error| error.to_string())
         };
-        let later_vcis = later_vcis.into_iter().map(begin).collect::<Result<Vec<_>, String>>()?;
+        let later_vcis =
+            later_vcis.into_iter().map(&mut begin).collect::<Result<Vec<_>, String>>()?;
         if modex.vcis > 1 {
             let all: Vec<&Progress> =
                 std::iter::once(&progress).chain(&later_vcis).map(|it| &**it).collect();
@@ -147,15 +154,16 @@ impl Instance {
             known,
             link_sites,
             connections: Mutex::default(),
-            members,
+            contexts,
             name_context,
             next_context,
+            agreements,
         })
     }
 
-    /// Adds the processes of contexts that a further interface has drawn.
-    pub(crate) fn set_members(&self, members: Members) {
-        self.members.get_or_init(|| members);
+    /// Adds what a further interface knows of the contexts that it has drawn.
+    pub(crate) fn set_contexts(&self, contexts: Contexts) {
+        self.contexts.get_or_init(|| contexts);
     }
 
     /// Adds the names of contexts that a further interface has drawn.
@@ -172,7 +180,7 @@ impl Instance {
     /// Processes that exchange messages of a context, if it is known.
     pub(crate) fn members_of(&self, context: u64) -> Option<Vec<PeerId>> {
         let collective = context | context::COLLECTIVES;
-        self.members.get().and_then(|members| members(collective, self.own_peer()))
+        self.contexts.get().and_then(|contexts| (contexts.members)(collective, self.own_peer()))
     }
 
     /// Ends communication: messages in flight arrive, all remaining processes of the job meet, and the launcher is
@@ -306,9 +314,9 @@ impl Instance {
         &self.modex
     }
 
-    /// The processes of contexts that interfaces have drawn.
-    pub(crate) fn members(&self) -> &Arc<OnceLock<Members>> {
-        &self.members
+    /// Facts about the contexts that interfaces have drawn.
+    pub(crate) fn contexts(&self) -> &Arc<OnceLock<Contexts>> {
+        &self.contexts
     }
 
     /// This process as a peer.
@@ -362,6 +370,11 @@ impl Instance {
     #[inline]
     pub fn vci(&self, vci: Vci) -> &Arc<Progress> {
         if vci == Vci::FIRST { &self.progress } else { self.later_vci(vci) }
+    }
+
+    /// Agreements of a VCI.
+    pub fn agreements(&self, vci: Vci) -> &Arc<Agreements> {
+        &self.agreements[vci.number()]
     }
 
     /// Progress engine of a VCI other than the first; out of line, because it is rare.

@@ -219,8 +219,8 @@ impl Instance {
         opened.check_reach(self.job(), 2).map_err(Error)?;
         let Opened { rails, teams, networks, closed: _ } = opened;
         let directory = |own| -> Box<dyn Directory> {
-            let (job, members) = (self.shared_job(), Arc::clone(self.members()));
-            Box::new(Cards::new((job, CARD), own, (networks, gateways), self.modex(), members))
+            let (job, contexts) = (self.shared_job(), Arc::clone(self.contexts()));
+            Box::new(Cards::new((job, CARD), own, (networks, gateways), self.modex(), contexts))
         };
         self.progress().add_rails(rails, &teams, directory).map_err(text)?;
         let own = known.own();

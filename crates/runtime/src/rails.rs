@@ -24,7 +24,7 @@ use tracing::debug;
 use wire::PeerId;
 
 use crate::cards::{CARD, Cards};
-use crate::context::Members;
+use crate::context::Contexts;
 use crate::encryption::{EncryptionRule, LinkSites};
 use crate::modex::Modex;
 use crate::traced::traced;
@@ -57,14 +57,14 @@ impl Opened {
         (card, gateways): (&str, Gateways),
         modex: &Modex,
         host: HostCost,
-        members: &Arc<OnceLock<Members>>,
+        contexts: &Arc<OnceLock<Contexts>>,
     ) -> Result<Worker, String> {
         let Self { mut rails, teams, networks, closed: _ } = self;
         let (rank, size) = (PeerId(job.rank()), job.size() as usize);
         let own = rails.iter().map(|rail| (rail.name().to_owned(), rail.address())).collect();
-        let members = Arc::clone(members);
+        let contexts = Arc::clone(contexts);
         let directory =
-            Box::new(Cards::new((job, card), own, (networks, gateways), modex, members));
+            Box::new(Cards::new((job, card), own, (networks, gateways), modex, contexts));
         let mut strategy = strategy::of_environment()?;
         if let Some(recorder) = Recorder::of_process()? {
             // The card of a further VCI ends in its number.

@@ -216,8 +216,8 @@ fn enter(mut membership: MutexGuard<'static, Membership>, needs: &Needs) -> Resu
         }
     };
     drop(membership);
-    if let Some(members) = needs.members {
-        instance.set_members(members);
+    if let Some(contexts) = needs.contexts {
+        instance.set_contexts(contexts);
     }
     if let Some(name) = needs.name_context {
         instance.set_name_context(name);

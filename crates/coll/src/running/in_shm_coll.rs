@@ -3,6 +3,7 @@
 use std::io;
 use std::ops::Deref;
 
+use engine::RevokedBy;
 use lock::Lock;
 use memory::Region;
 use plan::{Span, Step};
@@ -82,7 +83,7 @@ impl<C: Deref<Target = Collective<T>>, T: Team> Running<C> {
         self.failure = Some(Failure::new(Fault::NoMemory, message));
         let team = &self.collective.call.team;
         let own = team.peer(team.rank());
-        self.give_up(worker, own);
+        self.give_up(worker, RevokedBy::Failure(own));
     }
 
     /// Number of units and of bytes that a step posts.

@@ -432,7 +432,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Handles the refusal of a flush, a get, or a call that wants an answer, and the answer to a retraction.
+    /// Handles the refusal of a flush, a get, or a call that wants an answer, and the answer to a retraction. A message is
+    /// refused if the peer's application has revoked its context.
     #[cold]
     pub(super) fn handle_refused(&mut self, peer: PeerId, op: u32) -> Result<(), PeerError> {
         let is_get = self.ops.at(op).is_some_and(|one| {
@@ -453,14 +454,14 @@ impl Engine {
                 Ok(())
             }
             // What was announced of the message is sent to its end.
-            Head::Matched(_) if send.fate == SendFate::Retracted => {
-                (send.awaiting, send.fate) = (false, SendFate::Dropped);
+            Head::Matched(_) => {
+                let is_retracted = send.fate == SendFate::Retracted;
+                let fate = if is_retracted { SendFate::Dropped } else { SendFate::Revoked };
+                (send.awaiting, send.fate) = (false, fate);
                 self.ops.complete_send_if_done(op);
                 Ok(())
             }
-            Head::Addressed(_) | Head::Matched(_) => {
-                Err(PeerError::Operation { what: "refused", op })
-            }
+            Head::Addressed(_) => Err(PeerError::Operation { what: "refused", op }),
         }
     }
 

@@ -57,10 +57,7 @@ impl Engine {
     /// Withdraws a message that has not left; true if it had not. Retracts one whose sender waits for the match.
     fn cancel_send(&mut self, op: OpId, peer: PeerId, send: SendState) -> bool {
         let Head::Matched(envelope) = send.head else { return false };
-        if send.to_emit && !send.offered {
-            let queue = &mut self.peer(peer).send_queue;
-            let Some(at) = queue.iter().rposition(|pending| pending.id == op) else { return false };
-            queue.remove(at);
+        if self.withdraw_send(op, peer, &send) {
             return true;
         }
         if send.awaiting && send.fate == SendFate::Usual {
@@ -78,6 +75,16 @@ impl Engine {
         false
     }
 
+    /// Withdraws a message that has not left; true if it had not.
+    pub(super) fn withdraw_send(&mut self, op: OpId, peer: PeerId, send: &SendState) -> bool {
+        if !send.to_emit || send.offered {
+            return false;
+        }
+        let queue = &mut self.peer(peer).send_queue;
+        let place = queue.iter().rposition(|pending| pending.id == op);
+        place.is_some_and(|at| queue.remove(at).is_some())
+    }
+
     /// Drops a message that its sender retracts, unless it was matched.
     pub(super) fn handle_retraction(&mut self, call: &IncomingCall<'_>) {
         let [context, envelope, place] = call.arguments;
@@ -90,18 +97,24 @@ impl Engine {
         };
         self.counters.retracted += 1;
         self.forget_waiting(&message);
+        self.drop_message(message, op);
+    }
+
+    /// Drops a message whose sender's operation waits for a match, and tells the sender.
+    pub(super) fn drop_message(&mut self, message: Unexpected, op: u32) {
+        let (peer, sequence) = (message.peer, message.header.sequence);
         match message.content {
-            Content::Eager { data, .. } => self.peer(call.peer).owed += charge(data.len()),
+            Content::Eager { data, .. } => self.peer(peer).owed += charge(data.len()),
             Content::Rts { rndv: RndvKind::WithData { .. }, .. } => {
                 // The announced data still come. An operation that has ended takes them.
                 let nobody = self.ops.reserve();
                 self.ops.vacate(nobody.index);
-                self.take_rts_data(call.peer, sequence, nobody);
+                self.take_rts_data(peer, sequence, nobody);
             }
             Content::Rts {
                 rndv: RndvKind::Stream | RndvKind::Get(_) | RndvKind::Short(_), ..
             } => {}
         }
-        self.answer_with(call.peer, Control::Refused { op });
+        self.answer_with(peer, Control::Refused { op });
     }
 }

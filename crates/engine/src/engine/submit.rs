@@ -264,7 +264,7 @@ impl Engine {
         } else if peer.is_some_and(|peer| self.is_failed(peer))
             || self.revoked_by(selector.context).is_some()
         {
-            self.fail(id.index);
+            self.end_hopeless(id, selector.context);
         } else {
             self.matching.post(peer, selector, id);
         }

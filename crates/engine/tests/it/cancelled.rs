@@ -146,7 +146,7 @@ fn a_message_of_a_matched_probe_is_not_cancelled() {
 }
 
 #[test]
-fn a_peer_drops_only_what_it_was_asked_to() {
+fn a_message_that_a_peer_drops_was_cancelled_or_is_revoked() {
     let answers = |is_cancelled: bool| {
         let mut engine = engine::Engine::new(engine::Config::new(2));
         engine.handle_up(peer_id(1), RAIL, NEAR.capabilities);
@@ -160,9 +160,10 @@ fn a_peer_drops_only_what_it_was_asked_to() {
         }
         let mut refused = Vec::new();
         packet::emit_refused(&mut refused, send.to_bits() as u32);
-        [0; 2].map(|_| engine.handle_frame(peer_id(1), RAIL, &refused))
+        let answers = [0; 2].map(|_| engine.handle_frame(peer_id(1), RAIL, &refused));
+        (answers, engine.take(send).map(|end| end.outcome))
     };
-    let wrong = Err(PeerError::Operation { what: "refused", op: 0 });
-    assert_eq!(answers(false), [wrong, wrong]);
-    assert_eq!(answers(true), [Ok(()), wrong]);
+    let once = [Ok(()), Err(PeerError::Operation { what: "refused", op: 0 })];
+    assert_eq!(answers(false), (once, Some(Outcome::Revoked)));
+    assert_eq!(answers(true), (once, Some(Outcome::Cancelled)));
 }

@@ -1,6 +1,6 @@
 //! Messages that are granted although they will never be received.
 
-use engine::{Config, Engine, PeerError, Posted};
+use engine::{Config, Engine, PeerError, Posted, Revocation, RevokedBy};
 use wire::Frame;
 use wire::packet::{self, Header, Packet, RndvKind};
 
@@ -21,7 +21,11 @@ fn granted_messages_of_a_revoked_context_complete_and_return_their_credit() {
         let pieces = [piece(0, 0, BYTES / 2), piece(0, BYTES / 2, BYTES / 2)];
         let (before, after) = pieces.split_at(pieces_before);
         before.iter().for_each(|piece| assert_eq!(receive(&mut engine, piece), Ok(())));
-        assert!(engine.submit_revoke(CONTEXT, peer_id(2)));
+        assert!(engine.submit_revoke(&Revocation {
+            context: CONTEXT,
+            marks: 0,
+            by: RevokedBy::Failure(peer_id(2)),
+        }));
         after.iter().for_each(|piece| assert_eq!(receive(&mut engine, piece), Ok(())));
         let cost = 2 * 64 + BYTES as u32;
         assert!(says(&mut engine, &[Packet::Credit { bytes: cost }]), "{pieces_before} before");

@@ -75,7 +75,7 @@ impl SimulatedNetwork {
                 let named = peer.expect("only a receive that names its source fails with it").0;
                 assert!(self.is_cut(rank, named as usize), "and not while there is a link");
             }
-            Outcome::Ok | Outcome::Truncated { .. } | Outcome::Refused => {
+            Outcome::Ok | Outcome::Truncated { .. } | Outcome::Refused | Outcome::Revoked => {
                 let forged = peer.is_some_and(|peer| self.is_tampered(peer.0 as usize, rank));
                 assert!(forged, "the model has matched nothing with it: {end:?}");
             }

@@ -78,10 +78,16 @@ impl NamedOperation {
     pub fn end(self, worker: &mut Worker) -> Result<Option<Ended>> {
         let taken = worker.take_noted_or_await(self.op);
         let Some((completion, note)) = taken.ok_or_else(|| unknown(self.handle))? else {
-            return Ok(None);
+            let may_be_held_up = worker.engine.may_be_held_up(self.op);
+            return if may_be_held_up { self.held_up(worker) } else { Ok(None) };
         };
         let (status, error) = self.operation(note).interpret(completion, worker);
         Ok(Some(Ended { status, ending: error.into(), freed: true }))
+    }
+
+    #[cold]
+    fn held_up(self, worker: &mut Worker) -> Result<Option<Ended>> {
+        self.known(worker).map(|operation| operation.held_up(worker))
     }
 
     /// The status if it has ended, which is left as it is.

@@ -1,11 +1,11 @@
-//! Revoked contexts: propagates the failure of a peer among the members.
+//! Revoked contexts: propagates a revocation among the members.
 //!
 //! A process that revokes a context, or hears of it, tells its two neighbours in a ring of all members. For speed it
 //! also tells those at distances of 2, 4, 8… to which a link is open. If one of them has failed, it
 //! tells the next one beyond. So every live member hears from the previous live member in the ring. A member may miss
 //! the notice only if those that know it die while it spreads.
 
-use engine::{OpId, Outcome};
+use engine::{OpId, Outcome, Revocation, RevokedBy};
 use wire::PeerId;
 
 use super::Worker;
@@ -16,39 +16,51 @@ impl Worker {
     /// before.
     #[cold]
     pub fn revoke_context(&mut self, context: u64, failed: PeerId) {
-        let is_new = self.engine.submit_revoke(context, failed);
+        self.revoke(Revocation { context, marks: 0, by: RevokedBy::Failure(failed) });
+    }
+
+    /// Revokes contexts and tells the other members, unless done before.
+    #[cold]
+    pub fn revoke(&mut self, revocation: Revocation) {
+        let is_new = self.engine.submit_revoke(&revocation);
         if is_new {
-            self.rouse_tasks();
-        }
-        if is_new || self.unannounced.remove(&context) {
-            self.announce_revoked(context);
+            self.take_effect(revocation);
+        } else if self.unannounced.remove(&revocation.context) {
+            self.announce_revoked(revocation);
         }
     }
 
     /// Forwards the revocations received from peers.
     #[inline]
     pub(super) fn forward_revocations(&mut self) {
-        while let Some(context) = self.engine.poll_revoked() {
-            self.rouse_tasks();
-            self.announce_revoked(context);
+        while let Some(revocation) = self.engine.poll_revoked() {
+            self.take_effect(revocation);
         }
     }
 
+    /// Has this process's calls and the other members learn of a revocation.
     #[cold]
-    fn announce_revoked(&mut self, context: u64) {
-        let Some(failed) = self.engine.revoked_by(context) else { return };
-        match self.directory.members(context) {
-            Some(ring) => self.queue_task(Box::new(RevokeTask::new(context, failed, ring))),
+    fn take_effect(&mut self, revocation: Revocation) {
+        self.rouse_tasks();
+        if revocation.by == RevokedBy::Application {
+            self.directory.note_revoked(revocation.context);
+        }
+        self.announce_revoked(revocation);
+    }
+
+    #[cold]
+    fn announce_revoked(&mut self, revocation: Revocation) {
+        match self.directory.members(revocation.context) {
+            Some(ring) => self.queue_task(Box::new(RevokeTask::new(revocation, ring))),
             // Members of an unknown context find it revoked at its first use.
-            None => drop(self.unannounced.insert(context)),
+            None => drop(self.unannounced.insert(revocation.context)),
         }
     }
 }
 
-/// A task that announces a revoked context to other members.
+/// A task that announces a revocation to other members.
 struct RevokeTask {
-    context: u64,
-    failed: PeerId,
+    revocation: Revocation,
     /// The members, this process first.
     ring: Vec<PeerId>,
     walks: Vec<Walk>,
@@ -64,7 +76,7 @@ struct Walk {
 }
 
 impl RevokeTask {
-    fn new(context: u64, failed: PeerId, ring: Vec<PeerId>) -> Self {
+    fn new(revocation: Revocation, ring: Vec<PeerId>) -> Self {
         let distances = (0..usize::BITS).map(|bit| 1 << bit).take_while(|at| *at < ring.len());
         let both = |at| [(at, false), (ring.len() - at, true)];
         let walks = distances.flat_map(both).map(|(at, is_back)| {
@@ -72,7 +84,7 @@ impl RevokeTask {
             Walk { at, is_back, opens, told: None }
         });
         let walks = walks.collect();
-        Self { context, failed, ring, walks }
+        Self { revocation, ring, walks }
     }
 
     /// True if a member on this walk has been told, or none is left.
@@ -92,7 +104,7 @@ impl RevokeTask {
                 return true;
             }
             let peer = self.ring[walk.at];
-            walk.told = Some(worker.engine.submit_revocation(peer, self.context, self.failed));
+            walk.told = Some(worker.engine.submit_revocation(peer, &self.revocation));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A context is revoked because a member has failed: all live members learn of it, and nobody waits in it any more.
 
-use engine::{Config, Engine, Envelope, OpId, Outcome, Selector, SendMode};
+use engine::{Config, Engine, Envelope, OpId, Outcome, Revocation, RevokedBy, Selector, SendMode};
 use memory::Region;
 use progress::{Directory, Worker};
 use rail::{Rail, SimNetwork};
@@ -22,13 +22,28 @@ fn live_members_learn_of_a_revocation_whichever_others_are_dead() {
         }
         dead.iter().for_each(|rank| job.kill(*rank));
         let failed = PeerId(dead.first().map_or(99, |rank| *rank as u32));
-        job.cores[knows].revoke_context(CONTEXT, failed);
+        // The failure is found first, or the application revokes the communicator, or both.
+        let is_found = random.below(3) > 0;
+        if is_found {
+            job.cores[knows].revoke_context(CONTEXT, failed);
+        }
+        let by = if is_found && random.below(2) == 0 {
+            RevokedBy::Failure(failed)
+        } else {
+            if random.below(2) == 0 {
+                job.run();
+            }
+            let by = RevokedBy::Application;
+            job.cores[knows].revoke(Revocation { context: CONTEXT & !3, marks: 3, by });
+            by
+        };
         job.run();
         for rank in (0..size).filter(|rank| !dead.contains(rank)) {
             let worker = &mut job.cores[rank];
-            assert_eq!(worker.engine.revoked_by(CONTEXT), Some(failed), "seed {seed}, rank {rank}");
+            assert_eq!(worker.engine.revoked_by(CONTEXT), Some(by), "seed {seed}, rank {rank}");
             let end = worker.engine.take(waiting[rank]).map(|end| end.outcome);
-            assert_eq!(end, Some(Outcome::PeerFailed), "seed {seed}, rank {rank}");
+            let is_known = matches!(end, Some(Outcome::PeerFailed | Outcome::Revoked));
+            assert!(is_known, "seed {seed}, rank {rank}: {end:?}");
             assert!(worker.is_quiet(), "seed {seed}: rank {rank} still sends");
             let late = job.receive(rank, CONTEXT);
             assert!(job.cores[rank].engine.is_complete(late), "seed {seed}, rank {rank}");
@@ -64,6 +79,37 @@ fn messages_of_a_revoked_context_end_and_others_arrive() {
         let again = job.send(0, 1, CONTEXT, bytes, SendMode::Synchronous);
         job.run();
         assert!(job.cores[0].engine.take(again).is_some(), "{bytes} bytes");
+    }
+}
+
+#[test]
+fn application_ends_sends_whatever_they_wait_for() {
+    for (bytes, steps) in
+        [8, 50_000, 2 << 20].into_iter().flat_map(|bytes| (0..40).map(move |steps| (bytes, steps)))
+    {
+        let mut job = TestJob::new(bytes as u64, 2);
+        let send = job.send(0, 1, CONTEXT, bytes, SendMode::Synchronous);
+        for _ in 0..steps {
+            job.step();
+        }
+        let revocation = Revocation { context: CONTEXT & !3, marks: 3, by: RevokedBy::Application };
+        job.cores[steps % 2].revoke(revocation);
+        job.run();
+        let end = job.cores[0].engine.take(send).map(|end| end.outcome);
+        assert_eq!(end, Some(Outcome::Revoked), "{bytes} bytes, {steps} steps");
+        for rank in [0, 1] {
+            assert!(job.cores[rank].is_quiet(), "{bytes} bytes, {steps} steps, rank {rank}");
+            let late = job.receive(rank, CONTEXT & !3);
+            let end = job.cores[rank].engine.take(late).map(|end| end.outcome);
+            assert_eq!(end, Some(Outcome::Revoked));
+        }
+        let other = job.send(0, 1, 0, bytes, SendMode::Synchronous);
+        let into = job.receive_from(1, 0, 0, bytes);
+        job.run();
+        for (rank, op) in [(0, other), (1, into)] {
+            let end = job.cores[rank].engine.take(op).map(|end| end.outcome);
+            assert_eq!(end, Some(Outcome::Ok), "{bytes} bytes, {steps} steps");
+        }
     }
 }
 
@@ -152,15 +198,19 @@ impl TestJob {
     fn run(&mut self) {
         let mut idle = 0;
         while idle < 200 {
-            let mut has_moved = self.network.step();
-            for (rank, worker) in self.cores.iter_mut().enumerate() {
-                if !self.dead.contains(&rank) {
-                    has_moved |= worker.advance();
-                    worker.flush();
-                }
-            }
-            idle = if has_moved { 0 } else { idle + 1 };
+            idle = if self.step() { 0 } else { idle + 1 };
         }
+    }
+
+    fn step(&mut self) -> bool {
+        let mut has_moved = self.network.step();
+        for (rank, worker) in self.cores.iter_mut().enumerate() {
+            if !self.dead.contains(&rank) {
+                has_moved |= worker.advance();
+                worker.flush();
+            }
+        }
+        has_moved
     }
 }
 
@@ -177,7 +227,7 @@ impl Directory for Ring {
 
     fn members(&mut self, context: u64) -> Option<Vec<PeerId>> {
         let ring = (0..self.size).map(|step| peer_id((self.rank + step) % self.size));
-        (context == CONTEXT || KNOWS_OTHER.get()).then(|| ring.collect())
+        (context & !3 == CONTEXT & !3 || KNOWS_OTHER.get()).then(|| ring.collect())
     }
 }
 
