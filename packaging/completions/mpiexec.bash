@@ -33,6 +33,7 @@ _mpiexec_kinds() {
         localhost) kinds='none' ;;
         iface) kinds='none' ;;
         encrypt) kinds='=encrypt' ;;
+        with-ft) kinds='none' ;;
         timeout) kinds='none' ;;
         wait) kinds='none' ;;
         h | help | ?) kinds='=h' ;;
@@ -83,7 +84,7 @@ _mpiexec() {
     [ -z "$has_program" ] || return 0
     case ${wanted[0]:-} in
         '')
-            local options='-n -np -soft -hosts -f -hostfile -grid -ppn -N -rr -configfile -usize -arch -bind-to -map-by -rank-by -report-bindings -print-rank-map -record -place -genv -env -x -genvall -genvnone -genvlist -genvexcl -envall -envnone -envlist -envexcl -wdir -path -launcher -launcher-exec -prefix -localhost -iface -encrypt -disable-auto-cleanup -enable-auto-cleanup -timeout -wait -V -version -h -help -s -l -prepend-rank -prepend-pattern -tag-output -timestamp-output -outfile-pattern -errfile-pattern -output-filename -print-all-exitcodes -v -trace -profile -check'
+            local options='-n -np -soft -hosts -f -hostfile -grid -ppn -N -rr -configfile -usize -arch -bind-to -map-by -rank-by -report-bindings -print-rank-map -record -place -genv -env -x -genvall -genvnone -genvlist -genvexcl -envall -envnone -envlist -envexcl -wdir -path -launcher -launcher-exec -prefix -localhost -iface -encrypt -disable-auto-cleanup -with-ft -enable-auto-cleanup -timeout -wait -V -version -h -help -s -l -prepend-rank -prepend-pattern -tag-output -timestamp-output -outfile-pattern -errfile-pattern -output-filename -print-all-exitcodes -v -trace -profile -check'
             case $current in
                 --*) COMPREPLY=($(compgen -P - -W "$options" -- "${current#-}")) ;;
                 -*) COMPREPLY=($(compgen -W "$options" -- "$current")) ;;

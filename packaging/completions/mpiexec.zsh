@@ -42,6 +42,7 @@ _arguments -S \
     '*-iface[network interface of TCP and QUIC]:NAME: ' \
     '*-encrypt[encrypt TCP between sites, all TCP, or none\: sites, all, none]:WHICH:(sites all none)' \
     '*-disable-auto-cleanup[continue when a rank fails, for programs that handle errors]' \
+    '*-with-ft[the same, as users of Open MPI know it\: ulfm, or none for the default]:WHICH: ' \
     '*-enable-auto-cleanup[end the job when a rank fails (default)]' \
     '*-timeout[time limit, from 1 to 1048576; prints where ranks wait (default\: MPIEXEC_TIMEOUT)]:SECONDS: ' \
     '*-wait[longest wait for hosts of a -grid from Slurm, from 1 to 1048576 (default\: any)]:SECONDS: ' \
