@@ -94,7 +94,7 @@ unit_tests() {
     step 60 documentation env RUSTDOCFLAGS="-D warnings" nice cargo doc --workspace --no-deps --locked --quiet
     step 500 "build of the unit tests" nice cargo test --workspace --locked --no-run
     # What earlier jobs on this machine have learned of its links is not these tests' matter.
-    step 400 "unit and scenario tests" env CANELE_CACHE_DIR="$logs/cache" cargo test --workspace --locked
+    step 400 "unit and scenario tests" env CANELE_CACHE_DIR="$logs/cache" scripts/unit_tests.py
 }
 installation() {
     scripts/build.sh && scripts/install.sh "$prefix"
