@@ -67,7 +67,7 @@ sanitized() { # sanitizer, more for cargo...
 seeds() {
     local end first=$(($(date +%s) / 86400 * 1000000))
     export CANELE_TEST_BUDGET=10 PROPTEST_CASES=2000
-    cargo test --locked --no-run -p wire -p engine -p rma -p partitioned -p connect -p datatype -p rail-tcp -p rail-quic -p auth -p relay -p plan -p progress -p mad || return
+    cargo test --locked --no-run -p wire -p engine -p rma -p partitioned -p agree -p connect -p datatype -p rail-tcp -p rail-quic -p auth -p relay -p plan -p progress -p mad || return
     # 100 000 networks take a minute.
     CANELE_TEST_BUDGET=50 CANELE_SEED=$first+ cargo test --locked --no-fail-fast -p connect || return
     # 100 000 programs on windows, over links that are cut or not, take ten minutes.
@@ -75,7 +75,7 @@ seeds() {
     end=$((SECONDS + soak_s))
     while
         echo "seeds from $first"
-        CANELE_SEED=$first+ cargo test --locked --no-fail-fast -p wire -p engine -p rma -p partitioned -p datatype -p plan || return
+        CANELE_SEED=$first+ cargo test --locked --no-fail-fast -p wire -p engine -p rma -p partitioned -p agree -p datatype -p plan || return
         CANELE_SEED=$first+ cargo test --locked --no-fail-fast -p progress -p mad --test it -- take_over:: revoke:: messages:: || return
         CANELE_SEED=$first+ cargo test --locked --no-fail-fast -p progress --test stress || return
         cargo test --locked -p rail-tcp -p auth -p relay --lib || return
