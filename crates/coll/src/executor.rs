@@ -85,13 +85,12 @@ impl<T: Team> Collective<T> {
 }
 
 impl<T: Team + Clone + Send + Sync + 'static> Collective<T> {
-    /// Starts it; the progress engine runs it in the background and calls `then` after success. It may run repeatedly,
-    /// but only once at a time.
-    pub fn start(self: Arc<Self>, then: Option<Box<dyn FnOnce() + Send>>) -> Pending {
+    /// Starts it; the progress engine runs it in the background. It may run repeatedly, but only once at a time.
+    pub fn start(self: Arc<Self>) -> Pending {
         let pending = Pending(Arc::default());
         let comparison = self.comparison().map(Comparison::begun);
         let (running, end) = (Running::new(Arc::clone(&self)), pending.clone());
-        let task = Background { comparison, running, end, then };
+        let task = Background { comparison, running, end };
         self.team().progress().begin(Box::new(task));
         pending
     }
@@ -224,8 +223,6 @@ struct Background<T> {
     comparison: Option<(OwnRun<T>, Comparison<T>)>,
     running: OwnRun<T>,
     end: Pending,
-    /// Called after success.
-    then: Option<Box<dyn FnOnce() + Send>>,
 }
 
 impl<T: Team + Clone> Background<T> {
@@ -252,11 +249,7 @@ impl<T: Team + Clone + Send + Sync> Task for Background<T> {
     fn advance(&mut self, worker: &mut Worker) -> TaskStage {
         let stage = self.stage(worker);
         if stage == TaskStage::Ended {
-            let failure = self.running.failure.take();
-            if let (None, Some(then)) = (&failure, self.then.take()) {
-                then();
-            }
-            self.end.set(failure, worker);
+            self.end.set(self.running.failure.take(), worker);
         }
         stage
     }

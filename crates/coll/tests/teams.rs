@@ -35,9 +35,10 @@ fn all_ranks_have_the_result_in_each_form() {
             for _ in 0..2 {
                 let ended = Arc::new(AtomicBool::new(false));
                 let then = Arc::clone(&ended);
-                let then = Box::new(move || then.store(true, Ordering::Relaxed));
+                let then = Box::new(move |is_ok| then.store(is_ok, Ordering::Relaxed));
                 let others = Arc::new(rank.summing(Form::Nonblocking, 9, &sums[1]));
-                let pending = [Arc::clone(&kept).start(Some(then)), others.start(None)];
+                let first = Arc::clone(&kept).start().followed_by(&rank.progress, then);
+                let pending = [first, others.start()];
                 for one in &pending {
                     let end = rank.progress.wait(|_| one.end().cloned());
                     assert_eq!(end, None);

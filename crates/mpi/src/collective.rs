@@ -50,12 +50,18 @@ pub fn barrier(comm: &Comm) -> Result<()> {
 
 /// Starts a collective in the background.
 pub fn begin(collective: Collective) -> Request {
-    Request::Collective(start(Arc::new(collective), None))
+    Request::Collective(start(Arc::new(collective)))
 }
 
-/// [`begin`]; calls `then` after success.
-pub(crate) fn begin_with_end(collective: Collective, then: Box<dyn FnOnce() + Send>) -> Request {
-    Request::Collective(start(Arc::new(collective), Some(then)))
+/// [`begin`]; at the end `then` gets true after success, and is called without the worker's lock.
+pub(crate) fn begin_with_end(
+    collective: Collective,
+    then: Box<dyn FnOnce(bool) + Send>,
+) -> Request {
+    let collective = Arc::new(collective);
+    let PendingCollective { run, comm } = start(Arc::clone(&collective));
+    let run = run.followed_by(collective.team().progress(), then);
+    Request::Collective(PendingCollective { run, comm })
 }
 
 /// Makes a persistent request, which runs the collective each time it is started.
@@ -67,12 +73,9 @@ pub fn persistent(collective: Collective) -> Request {
 }
 
 /// Starts a collective that may run repeatedly, but only once at a time.
-pub(crate) fn start(
-    collective: Arc<Collective>,
-    then: Option<Box<dyn FnOnce() + Send>>,
-) -> PendingCollective {
+pub(crate) fn start(collective: Arc<Collective>) -> PendingCollective {
     let comm = collective.team().handle();
-    PendingCollective { run: collective.start(then), comm }
+    PendingCollective { run: collective.start(), comm }
 }
 
 /// A collective in the background, and the communicator for its errors.

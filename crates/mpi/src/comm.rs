@@ -473,7 +473,7 @@ impl Comm {
             Some(pair) => Self::between(process, mine, pair.clone(), self.errhandler()),
             None => Self::new(process, mine, self.group().clone(), self.rank(), self.errhandler()),
         };
-        let copy = copy.register()?;
+        let copy = copy.enter_table()?;
         let copy = match self.topology() {
             Some(topology) => copy.with_topology(Arc::clone(topology)),
             None => copy,
@@ -481,9 +481,12 @@ impl Comm {
         let shape = Shape::of(Routine::Bcast).with_len(8);
         let schedule = call.plan(shape, |rank, places| plan::broadcast(rank, places, 0, 8));
         let (heard, made) = (received.clone(), copy.clone());
-        let settle = move || {
-            let bytes = heard.to_vec().try_into().unwrap_or_default();
-            made.settle_context(u64::from_le_bytes(bytes));
+        let settle = move |is_ok| {
+            if is_ok {
+                let bytes = heard.to_vec().try_into().unwrap_or_default();
+                made.settle_context(u64::from_le_bytes(bytes));
+                made.learn_of_revocation();
+            }
         };
         let copying = call.bytes(schedule, Region::empty(), received);
         let vci = copying.team().vci();
@@ -603,11 +606,17 @@ impl Comm {
     }
 
     pub(crate) fn register(self) -> Result<Self> {
+        let comm = self.enter_table()?;
+        comm.learn_of_revocation();
+        Ok(comm)
+    }
+
+    /// Gives the communicator a handle. Its context, and so its VCI, need not be settled yet.
+    fn enter_table(self) -> Result<Self> {
         let handle = COMMS.insert(self.clone())?;
         self.set_handle(handle);
         record::note_context(self.context(), self.size());
         self.join_jobs();
-        self.learn_of_revocation();
         Ok(self)
     }
 

@@ -613,7 +613,7 @@ impl Template {
             Self::Send(send) => send.begin()?,
             Self::Receive(receive) => receive.begin(),
             Self::Collective(collective) => {
-                return Ok(Active::Collective(collective::start(Arc::clone(collective), None)));
+                return Ok(Active::Collective(collective::start(Arc::clone(collective))));
             }
             Self::Followed(followed) => return Ok(Active::Collective(followed.begin())),
             Self::Partitioned(message) => {
@@ -641,7 +641,7 @@ impl FollowedCollective {
         self.follower.begin();
         let follower = Arc::clone(&self.follower);
         let progress = self.collective.team().progress();
-        collective::start(Arc::clone(&self.collective), None)
+        collective::start(Arc::clone(&self.collective))
             .followed_by(progress, Box::new(move |is_ok| follower.end(is_ok)))
     }
 }
