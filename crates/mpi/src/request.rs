@@ -502,9 +502,11 @@ impl Operation {
     /// Result of a receive from any source whose sender may have failed. It goes on.
     #[inline]
     fn held_up(&self, worker: &mut Worker) -> Option<Ended> {
-        if !worker.engine.may_be_held_up(self.op) {
-            return None;
-        }
+        if worker.engine.may_be_held_up(self.op) { self.report_held_up(worker) } else { None }
+    }
+
+    #[cold]
+    fn report_held_up(&self, worker: &mut Worker) -> Option<Ended> {
         let error = held_up(self.comm, worker)?.on(self.comm);
         Some(Ended { freed: false, ..Ended::with(Status::EMPTY, Some(error)) })
     }

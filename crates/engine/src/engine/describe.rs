@@ -63,7 +63,13 @@ impl Engine {
     /// True for a receive from any source that no message has matched, while peers have failed.
     #[inline]
     pub fn may_be_held_up(&self, op: OpId) -> bool {
-        self.failed_peers != 0 && self.matching.posted(op).is_some_and(|(peer, _)| peer.is_none())
+        self.failed_peers != 0 && self.takes_from_any(op)
+    }
+
+    /// True for a receive from any source that no message has matched.
+    #[cold]
+    fn takes_from_any(&self, op: OpId) -> bool {
+        self.matching.posted(op).is_some_and(|(peer, _)| peer.is_none())
     }
 
     /// Receives without a message, each with the peer that it names.
