@@ -349,7 +349,7 @@ impl TcpRail {
         }
         if !self.qdisc_drops.is_empty() && now >= self.next_drop_look {
             self.next_drop_look = now + QdiscDrops::LOOK_EVERY;
-            self.push_dropped(sink);
+            moved |= self.push_dropped(sink);
         }
         if self.resting.is_some_and(|end| now >= end) {
             self.listen_again();

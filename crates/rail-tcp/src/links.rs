@@ -262,8 +262,9 @@ impl TcpRail {
         let Some(Socket::Open(open)) = self.sockets.get_mut(&key) else { return false };
         let peer = open.peer;
         match open.stream.flush(&mut |token| sink(Event::Sent { peer, token })) {
-            Ok(moved) => {
+            Ok(mut moved) => {
                 let is_invited = open.stream.invite(self.polls);
+                moved |= is_invited;
                 if is_invited {
                     if open.pacing.look(&open.stream.channel.socket, true)
                         && let Some(cost) = open.pacing.cost()
@@ -288,6 +289,7 @@ impl TcpRail {
                     && let Some(cost) = open.pad(left, &self.knowledge, self.clock.now())
                 {
                     sink(Event::Cost { peer, cost });
+                    moved = true;
                 }
                 self.watch(key);
                 moved
@@ -345,8 +347,9 @@ impl TcpRail {
         moved
     }
 
-    /// Looks at links with long frames, and pushes those with a qdisc drop.
-    pub(super) fn push_dropped(&mut self, sink: &mut dyn FnMut(Event<'_>)) {
+    /// Looks at links with long frames, and pushes those with a qdisc drop. True if a cost was reported.
+    pub(super) fn push_dropped(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> bool {
+        let mut has_reported = false;
         let now = self.clock.now();
         let Self { sockets, qdisc_drops, unfinished, paths, .. } = self;
         *unfinished = 0;
@@ -359,6 +362,7 @@ impl TcpRail {
             let (goes_on, cost) = open.look_after_long(now);
             if let Some(cost) = cost {
                 sink(Event::Cost { peer: open.peer, cost });
+                has_reported = true;
             }
             *unfinished += usize::from(open.is_unfinished());
             // The window of its path opens with the ACKs.
@@ -368,6 +372,7 @@ impl TcpRail {
         for key in widened {
             self.watch(key);
         }
+        has_reported
     }
 }
 
